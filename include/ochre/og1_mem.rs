@@ -211,7 +211,7 @@ pub struct FaultEntry {
     /// Header of the packet, low word, for packet faults.
     pub info: u32,
     /// Zero.
-    pub reserved: u64,
+    pub reserved: [u64; 2],
 }
 const _: () = assert!(core::mem::size_of::<FaultEntry>() == 64);
 
