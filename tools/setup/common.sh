@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What every script of the tooling shares: messages, the help text, where things are kept, and
+# long steps with their progress. Sourced after `set -euo pipefail`, never run.
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+BUILD=$TOP/build
+
+say() { printf 'ochre: %s\n' "$*" >&2; }
+
+# die WHAT REMEDY: one line, both halves.
+die() {
+	printf 'ochre: error: %s\n' "$*" >&2
+	exit 1
+}
+
+# Prints the comment block at the head of the running script, as --help.
+usage() {
+	sed -n '2,/^[^#]/{/^# SPDX/d;/^#$/{s/.*//p;d};/^# /{s/^# //p}}' "$0" | sed '/./,$!d'
+}
+
+# help_if_asked "$@": answers --help and goes.
+help_if_asked() {
+	case ${1-} in
+	-h | --help)
+		usage
+		exit 0
+		;;
+	esac
+}
+
+need_root() {
+	[ "$(id -u)" = 0 ] || die "this step mounts file systems and must run as root: use 'sudo -E make …'"
+}
+
+# need_space DIR GIB: refuses before a long step runs into a full disk.
+need_space() {
+	local free
+	mkdir -p "$1"
+	free=$(($(stat -f -c '%a * %S' "$1") / 1048576))
+	((free >= $2 * 1024)) ||
+		die "only $((free / 1024)) GiB free for $1, $2 GiB needed: make room, or set XDG_CACHE_HOME to a larger disk"
+}
+
+# key FILE|STRING...: a short hash of the contents of files and of plain words.
+key() {
+	local x
+	for x; do
+		if [ -f "$x" ]; then cat "$x"; else printf '%s\n' "$x"; fi
+	done | sha256sum | cut -c1-12
+}
+
+# locked NAME CMD...: one run of a step at a time on this machine; a second one waits.
+locked() {
+	local name=$1
+	shift
+	mkdir -p "$OCHRE_CACHE"
+	exec 9>"$OCHRE_CACHE/$name.lock"
+	if ! flock -n 9; then
+		say "another run is making the $name, waiting for it"
+		flock 9
+	fi
+	"$@"
+	exec 9>&-
+}
+
+clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# progress LABEL LOG HOWFAR CMD...: runs CMD with its output in LOG and says how far it is: one
+# line that updates on a terminal, a line each half minute elsewhere. HOWFAR is a command (a
+# shell function) that prints a few words, such as "312 of 1100 objects". When CMD fails the end
+# of its log is shown and its status returned.
+progress() {
+	local label=$1 log=$2 howfar=$3 pid start now next=30 status=0 tty=
+	shift 3
+	[ -t 2 ] && tty=1
+	mkdir -p "$(dirname "$log")"
+	start=$SECONDS
+	"$@" >"$log" 2>&1 9>&- &
+	pid=$!
+	# shellcheck disable=SC2064 # the pid of now
+	trap "kill -TERM $pid 2>/dev/null; wait $pid 2>/dev/null; say '$label: interrupted; the next run goes on from here'; exit 130" INT TERM HUP
+	[ "$tty" ] || say "$label …"
+	while kill -0 "$pid" 2>/dev/null; do
+		now=$((SECONDS - start))
+		if [ "$tty" ]; then
+			printf '\r\033[K%s: %s (%s)' "ochre: $label" "$($howfar)" "$(clock $now)" >&2
+		elif ((now >= next)); then
+			say "$label: $($howfar) ($(clock $now))"
+			next=$((now + 30))
+		fi
+		sleep 0.5
+	done
+	wait "$pid" || status=$?
+	trap - INT TERM HUP
+	now=$((SECONDS - start))
+	[ "$tty" ] && printf '\r\033[K' >&2
+	if ((status)); then
+		tail -n 25 "$log" >&2
+		say "$label: failed after $(clock $now); the whole log is $log"
+		return "$status"
+	fi
+	say "$label: done ($(clock $now))"
+}
+
+# A HOWFAR for steps that can not be counted: the last line of the log.
+last_line() { tail -n 1 "${PROGRESS_LOG:-/dev/null}" 2>/dev/null | tr -d '\r' | cut -c1-60; }

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# Where things are. Sourced after `set -euo pipefail`; brings common.sh with it.
+#
+# Two places hold what is built:
+#   $OCHRE_CACHE  is shared by all checkouts of a user: root folder, kernel, ccache, crates. Each
+#                 is keyed by a hash of what it is made from, so old and new live side by side.
+#   $BUILD        (build/ of this checkout): modules, programs, the KUnit kernel, logs.
+#
+# Inside the root folder the same things stand at fixed paths, equal for every checkout, so that a
+# kernel built by one is good for all (tools/setup/in-root mounts them):
+#   /src/ochre  the checkout          /src/linux     the kernel's source, our folders laid over it
+#   /cache      $OCHRE_CACHE          /build/kernel  its build folder (O=)
+#                                     /build/kunit   the same with the driver and its KUnit suites
+
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+OCHRE_CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ochre
+SETUP=$TOP/tools/setup
+
+# The root folder.
+ROOT_SUITE=trixie
+# Source packages taken from backports; all else comes from the release itself.
+ROOT_BACKPORTS='src:linux src:qemu src:seabios src:mesa src:virglrenderer src:libdrm'
+# Counts up when tools/setup/root makes a different folder from the same list.
+ROOT_VERSION=2
+
+wanted_packages() { sed 's/#.*//;/^[[:space:]]*$/d' "$SETUP/packages"; }
+
+# key WORD|FILE...: a short hash of plain words and of the contents of files.
+key() {
+	local x
+	for x; do
+		if [ -f "$x" ]; then cat "$x"; else printf '%s\n' "$x"; fi
+	done | sha256sum | cut -c1-12
+}
+
+ROOT=$OCHRE_CACHE/root/$(key "$(wanted_packages)" "$ROOT_SUITE" "$ROOT_BACKPORTS" "$ROOT_VERSION")
+
+# The kernel. Keyed by its source, the compilers and the configuration; known once the root folder
+# is there. KSRC=FOLDER takes another kernel tree than the root folder's.
+KERNEL_VERSION=1
+
+package_version() {
+	awk -v p="$1" '$1 == "Package:" { on = $2 == p } on && $1 == "Version:" { print $2; exit }' \
+		"$ROOT/var/lib/dpkg/status"
+}
+
+kernel_source_id() {
+	if [ -z "${KSRC-}" ]; then
+		package_version linux-source-7.3
+		return
+	fi
+	[ -f "$KSRC/Kbuild" ] || die "KSRC=$KSRC is no kernel tree: name the top folder of one, or leave KSRC out"
+	realpath "$KSRC"
+	git -C "$KSRC" rev-parse HEAD 2>/dev/null || sed -n 2,5p "$KSRC/Makefile"
+}
+
+# Sets KERNEL (the folder in the cache) and its parts.
+find_kernel() {
+	KERNEL=$OCHRE_CACHE/kernel/$(key "$(kernel_source_id)" "$(package_version rustc)" \
+		"$(package_version gcc-14)" "$SETUP"/kernel.d/* "$KERNEL_VERSION")
+	KERNEL_SRC=$KERNEL/src
+	KERNEL_BUILD=$KERNEL/build
+}
+
+# Inside the root folder.
+IN_SRC=/src/ochre
+IN_LINUX=/src/linux
+IN_KERNEL=/build/kernel
+IN_KUNIT=/build/kunit
+IN_CACHE=/cache
