@@ -21,6 +21,7 @@
 //! There is no `unsafe` and no loop without a bound in this folder.
 
 pub(crate) mod buddy;
+pub(crate) mod ring;
 
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod prng;
