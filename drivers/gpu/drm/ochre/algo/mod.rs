@@ -21,7 +21,9 @@
 //! There is no `unsafe` and no loop without a bound in this folder.
 
 pub(crate) mod buddy;
+pub(crate) mod fifo;
 pub(crate) mod ring;
+pub(crate) mod timeline;
 
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod prng;
