@@ -58,7 +58,7 @@ locked() {
 	mkdir -p "$OCHRE_CACHE"
 	exec 9>"$OCHRE_CACHE/$name.lock"
 	if ! flock -n 9; then
-		say "another run is making the $name, waiting for it"
+		say "another run is at work on the ${name%%.*}, waiting for it"
 		flock 9
 	fi
 	"$@"
@@ -67,12 +67,12 @@ locked() {
 
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# progress LABEL LOG HOWFAR CMD...: runs CMD with its output in LOG and says how far it is: one
-# line that updates on a terminal, a line each half minute elsewhere. HOWFAR is a command (a
-# shell function) that prints a few words, such as "312 of 1100 objects". When CMD fails the end
-# of its log is shown and its status returned.
+# progress LABEL LOG HOWFAR CMD...: runs CMD with its output in LOG. When it takes longer than two
+# seconds, says how far it is: one line that updates on a terminal, a line each half minute
+# elsewhere. HOWFAR is a command (a shell function) that prints a few words, such as "312 of 1100
+# objects". When CMD fails the end of its log is shown and its status returned.
 progress() {
-	local label=$1 log=$2 howfar=$3 pid start now next=30 status=0 tty=
+	local label=$1 log=$2 howfar=$3 pid start now next=2 status=0 tty= said=
 	shift 3
 	[ -t 2 ] && tty=1
 	mkdir -p "$(dirname "$log")"
@@ -81,28 +81,41 @@ progress() {
 	pid=$!
 	# shellcheck disable=SC2064 # the pid of now
 	trap "kill -TERM $pid 2>/dev/null; wait $pid 2>/dev/null; say '$label: interrupted; the next run goes on from here'; exit 130" INT TERM HUP
-	[ "$tty" ] || say "$label …"
 	while kill -0 "$pid" 2>/dev/null; do
 		now=$((SECONDS - start))
-		if [ "$tty" ]; then
-			printf '\r\033[K%s: %s (%s)' "ochre: $label" "$($howfar)" "$(clock $now)" >&2
-		elif ((now >= next)); then
-			say "$label: $($howfar) ($(clock $now))"
-			next=$((now + 30))
+		if ((now >= next)); then
+			if [ "$tty" ]; then
+				printf '\r\033[Kochre: %s: %s (%s)' "$label" "$($howfar)" "$(clock $now)" >&2
+			else
+				say "$label: $($howfar) ($(clock $now))"
+				next=$((now + 30))
+			fi
+			said=1
 		fi
-		sleep 0.5
+		sleep 0.2
 	done
 	wait "$pid" || status=$?
 	trap - INT TERM HUP
 	now=$((SECONDS - start))
-	[ "$tty" ] && printf '\r\033[K' >&2
+	if [ "$tty" ] && [ "$said" ]; then printf '\r\033[K' >&2; fi
 	if ((status)); then
 		tail -n 25 "$log" >&2
 		say "$label: failed after $(clock $now); the whole log is $log"
+		if grep -q 'No space left on device' "$log"; then
+			say "the disk is full: make room, or set XDG_CACHE_HOME to a larger disk, and run this again"
+		fi
 		return "$status"
 	fi
-	say "$label: done ($(clock $now))"
+	[ -z "$said" ] || say "$label: done ($(clock $now))"
 }
 
-# A HOWFAR for steps that can not be counted: the last line of the log.
+# A HOWFAR for steps that can not be counted: the last line of PROGRESS_LOG.
 last_line() { tail -n 1 "${PROGRESS_LOG:-/dev/null}" 2>/dev/null | tr -d '\r' | cut -c1-60; }
+
+# quietly LABEL CMD...: a short step, of which one hears when it takes long or fails.
+quietly() {
+	local label=$1
+	shift
+	PROGRESS_LOG=$BUILD/log/${label// /-}.log
+	progress "$label" "$PROGRESS_LOG" last_line "$@"
+}
