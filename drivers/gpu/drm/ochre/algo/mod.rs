@@ -24,6 +24,7 @@ pub(crate) mod buddy;
 pub(crate) mod fifo;
 pub(crate) mod ring;
 pub(crate) mod timeline;
+pub(crate) mod va;
 
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod prng;
