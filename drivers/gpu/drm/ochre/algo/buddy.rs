@@ -55,7 +55,10 @@ pub(crate) use request::{
     PAGE, //
 };
 
-use free_map::FreeMap;
+use free_map::{
+    order_below,
+    FreeMap, //
+};
 use request::{
     Search,
     PAGE_SHIFT, //
@@ -90,7 +93,7 @@ impl Buddy {
         reserved: &[Range<u64>],
     ) -> Result<Self, AllocError> {
         let pages = size >> PAGE_SHIFT;
-        if pages == 0 || usize::from_safe_cast(pages.ilog2()) >= ORDERS {
+        if pages == 0 || usize::from_safe_cast(order_below(pages)) >= ORDERS {
             return Err(AllocError::Invalid);
         }
         let mut free = FreeMap::new(pages)?;
@@ -150,14 +153,14 @@ impl Buddy {
     }
 
     fn alloc_contiguous(&mut self, s: &Search, to: &mut Allocation) -> Result<(), AllocError> {
-        let order = s.len.next_power_of_two().max(s.align).ilog2();
+        let order = order_below(s.len.next_power_of_two().max(s.align));
         let start = self
             .find(order, s)
             .map(|block| match s.placement {
                 Placement::BottomUp => block,
                 Placement::TopDown => {
                     let start = block + (1 << order) - s.len;
-                    start - start % s.align
+                    start & !(s.align - 1)
                 }
             })
             .or_else(|| {
@@ -170,7 +173,7 @@ impl Buddy {
     }
 
     fn alloc_scattered(&mut self, s: &Search, to: &mut Allocation) -> Result<(), AllocError> {
-        let least = s.align.ilog2();
+        let least = order_below(s.align);
         let mut left = s.len;
         let mut order = self.free.top();
         // Each turn either takes a block or goes one order down, never up again.

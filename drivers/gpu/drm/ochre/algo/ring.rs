@@ -346,7 +346,7 @@ mod tests {
                         let first = r.start().get();
                         let (a, b) = r.spans();
                         assert!((a.len() + b.len()) as u64 == words);
-                        for (n, i) in (0..).zip(a.chain(b)) {
+                        for (n, i) in (0..).zip([a, b].into_iter().flatten()) {
                             assert!(r.index(n) == Some(i));
                             memory[i] = first + n;
                         }

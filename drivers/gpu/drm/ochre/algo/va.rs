@@ -292,10 +292,9 @@ impl<T: Clone + PartialEq> Plan<'_, T> {
                 })?;
             }
             self.remove(old.range)?;
-            for kept in [old.clip(0, start), old.clip(end, u64::MAX)] {
-                if let Some(kept) = kept {
-                    self.insert(kept)?;
-                }
+            let kept = [old.clip(0, start), old.clip(end, u64::MAX)];
+            for kept in kept.into_iter().flatten() {
+                self.insert(kept)?;
             }
             left_over = range.clip(old.range.end(), end);
         }

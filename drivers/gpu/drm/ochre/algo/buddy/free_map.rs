@@ -23,6 +23,11 @@ pub(crate) enum Placement {
     TopDown,
 }
 
+/// Order of the largest block that `pages` pages hold.
+pub(super) fn order_below(pages: u64) -> u32 {
+    pages.checked_ilog2().unwrap_or(0)
+}
+
 /// The blocks of one order.
 struct Order {
     /// Bit i: the block of pages `i << order .. (i + 1) << order` is in the set, and its buddy or
@@ -112,7 +117,7 @@ impl FreeMap {
         let end = pages.end.min(self.pages);
         let mut at = pages.start;
         while at < end {
-            let fits = (end - at).ilog2().min(self.top());
+            let fits = order_below(end - at).min(self.top());
             let order = at.trailing_zeros().min(fits);
             self.insert_block(order, at >> order);
             at += 1 << order;
@@ -137,7 +142,7 @@ impl FreeMap {
     pub(super) fn remove(&mut self, pages: Range<u64>) {
         let mut at = pages.start;
         while let Some(block) = self.next_block(at..pages.end) {
-            let order = (block.end - block.start).ilog2();
+            let order = order_below(block.end - block.start);
             self.flip(order, block.start >> order, false);
             if block.start < pages.start {
                 self.insert(block.start..pages.start);
@@ -215,8 +220,8 @@ impl FreeMap {
         best
     }
 
-    /// Returns the first page of a run of `len` free pages that starts at a multiple of `align`,
-    /// though no single block holds it.
+    /// Returns the first page of a run of `len` free pages that starts at a multiple of `align`, a
+    /// power of two, though no single block holds it.
     ///
     /// Each run of `len` pages contains an aligned block of at least a quarter of that, so only
     /// blocks of that order and above are looked at, and each is extended by its neighbours; of
@@ -231,7 +236,7 @@ impl FreeMap {
         tries: u32,
     ) -> Option<u64> {
         let end = pages.end.min(self.pages);
-        let order = (len.checked_add(1)?.ilog2()).saturating_sub(1);
+        let order = order_below(len.checked_add(1)?).saturating_sub(1);
         let mut tries = tries;
         for o in (order..=self.top()).rev() {
             let Some(map) = self.order(o) else { break };
@@ -249,8 +254,8 @@ impl FreeMap {
                 let lo = run.start.max(pages.start);
                 let hi = run.end.min(end);
                 let start = match placement {
-                    Placement::BottomUp => lo.checked_next_multiple_of(align),
-                    Placement::TopDown => hi.checked_sub(len).map(|s| s - s % align),
+                    Placement::BottomUp => lo.checked_add(align - 1).map(|s| s & !(align - 1)),
+                    Placement::TopDown => hi.checked_sub(len).map(|s| s & !(align - 1)),
                 };
                 if let Some(start) = start {
                     if start >= lo && start.checked_add(len).is_some_and(|e| e <= hi) {
