@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fences: "this work is done", across drivers.
+//!
+//! C header: [`include/linux/dma-fence.h`](srctree/include/linux/dma-fence.h)
+//!
+//! Two sides of one object:
+//!
+//! - [`Fence`] is the signalling side. It is made in two steps, because a fence that is published
+//!   must signal in finite time and so nothing may fail between publication and the hardware's
+//!   work: [`Fence::prealloc`] allocates and may fail, [`FenceSlot::init`] cannot. A `Fence` that
+//!   is dropped signals with [`ECANCELED`], so no path can leave a waiter behind.
+//! - [`DmaFence`] behind an [`ARef`] is anyone's view: ours and those of other drivers.
+//!
+//! A fence detaches from this module when it signals (its operations have neither `release` nor
+//! `wait`), so that only unsignalled fences would pin the module; [`ModuleGuard`] closes the gap.
+//!
+//! [`ModuleGuard`]: super::ModuleGuard
+
+use core::{
+    mem::ManuallyDrop,
+    ops::Deref,
+    ptr::{
+        self,
+        NonNull, //
+    },
+};
+
+use kernel::{
+    alloc::Flags,
+    bindings,
+    ffi::{
+        c_char,
+        c_long, //
+    },
+    prelude::*,
+    sync::aref::{
+        ARef,
+        AlwaysRefCounted, //
+    },
+    task::MAX_SCHEDULE_TIMEOUT,
+    time::{
+        Instant,
+        Jiffies,
+        Monotonic, //
+    },
+    types::Opaque, //
+};
+
+use super::{
+    sys,
+    timekeeping, //
+};
+
+/// The driver name that our fences report.
+const DRIVER_NAME: &CStr = c"ochre";
+
+/// A counted reference to any fence.
+pub(crate) type FenceRef = ARef<DmaFence>;
+
+/// Any `struct dma_fence`, ours or of another driver.
+///
+/// # Invariants
+///
+/// `self.0` is an initialised fence with a non-zero reference count.
+#[repr(transparent)]
+pub(crate) struct DmaFence(Opaque<bindings::dma_fence>);
+
+// SAFETY: A `struct dma_fence` may be used and released from any thread.
+unsafe impl Send for DmaFence {}
+// SAFETY: All functions of a `struct dma_fence` may run concurrently.
+unsafe impl Sync for DmaFence {}
+
+// SAFETY: `get` and `put` count references, and the memory is freed after an RCU grace period when
+// the last one is gone.
+unsafe impl AlwaysRefCounted for DmaFence {
+    fn inc_ref(&self) {
+        // SAFETY: By the type invariant the fence is valid and has a reference.
+        unsafe { sys::ochre_dma_fence_get(self.as_raw()) };
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: The caller owns a reference and gives it up.
+        unsafe { sys::ochre_dma_fence_put(obj.cast().as_ptr()) };
+    }
+}
+
+/// What became of a fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FenceStatus {
+    /// The work is not done yet.
+    Pending,
+    /// The work is done.
+    Done,
+    /// The work ended, but not as it should.
+    Failed(Error),
+}
+
+/// How a wait ended, other than by a signal to the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitOutcome {
+    /// The fence is signalled.
+    Signaled,
+    /// The time was over first.
+    TimedOut,
+}
+
+impl DmaFence {
+    pub(super) fn as_raw(&self) -> *mut bindings::dma_fence {
+        self.0.get()
+    }
+
+    /// Takes over a reference that C handed out.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is null or a valid fence of which the caller owns one reference.
+    pub(super) unsafe fn from_owned(ptr: *mut bindings::dma_fence) -> Option<FenceRef> {
+        let ptr = NonNull::new(ptr)?.cast();
+        // SAFETY: By the contract of this function; `DmaFence` is a transparent wrapper.
+        Some(unsafe { ARef::from_raw(ptr) })
+    }
+
+    /// Returns a fence that is signalled already.
+    pub(crate) fn stub() -> Option<FenceRef> {
+        // SAFETY: Returns a reference to a fence that always exists.
+        unsafe { Self::from_owned(bindings::dma_fence_get_stub()) }
+    }
+
+    /// Whether the work is done, be it with an error.
+    pub(crate) fn is_signaled(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { sys::ochre_dma_fence_is_signaled(self.as_raw()) }
+    }
+
+    /// What became of the work.
+    pub(crate) fn status(&self) -> FenceStatus {
+        // SAFETY: By the type invariant.
+        match unsafe { bindings::dma_fence_get_status(self.as_raw()) } {
+            0 => FenceStatus::Pending,
+            error if error < 0 => FenceStatus::Failed(Error::from_errno(error)),
+            _ => FenceStatus::Done,
+        }
+    }
+
+    /// The timeline of the fence: of two fences with one context, [`Self::seqno`] says which is
+    /// later.
+    pub(crate) fn context(&self) -> u64 {
+        // SAFETY: By the type invariant; the field is constant after initialisation.
+        unsafe { (*self.as_raw()).context }
+    }
+
+    /// The position on the timeline.
+    pub(crate) fn seqno(&self) -> u64 {
+        // SAFETY: By the type invariant; the field is constant after initialisation.
+        unsafe { (*self.as_raw()).seqno }
+    }
+
+    /// When the fence was signalled, or [`None`] if it is not.
+    pub(crate) fn timestamp(&self) -> Option<Instant<Monotonic>> {
+        if !self.is_signaled() {
+            return None;
+        }
+        // SAFETY: By the type invariant; the fence is signalled and we hold a reference, so its
+        // timestamp is or will right away be set.
+        let ktime = unsafe { sys::ochre_dma_fence_timestamp(self.as_raw()) };
+        Some(timekeeping::instant_from_nanos(ktime))
+    }
+
+    /// Waits until the fence is signalled, at most `timeout` jiffies, for ever with [`None`].
+    ///
+    /// Returns [`ERESTARTSYS`] when the task got a signal. Sleeps: no lock that the fence's
+    /// signaller needs may be held, nor a `drm_dev_enter()` section.
+    pub(crate) fn wait_interruptible(&self, timeout: Option<Jiffies>) -> Result<WaitOutcome> {
+        let limit = MAX_SCHEDULE_TIMEOUT;
+        let timeout = timeout.map_or(limit, |t| c_long::try_from(t).unwrap_or(limit));
+        // SAFETY: By the type invariant; `timeout` is not negative.
+        match unsafe { bindings::dma_fence_wait_timeout(self.as_raw(), true, timeout) } {
+            0 => Ok(WaitOutcome::TimedOut),
+            left if left > 0 => Ok(WaitOutcome::Signaled),
+            error => Err(i32::try_from(error).map_or(EINVAL, Error::from_errno)),
+        }
+    }
+}
+
+/// Reserves `count` timelines and returns the first; the others follow it.
+pub(crate) fn context_alloc(count: u32) -> u64 {
+    // SAFETY: An atomic addition. (The C function warns for 0, which reserves nothing.)
+    unsafe { bindings::dma_fence_context_alloc(count.max(1)) }
+}
+
+/// Our fence as C sees it.
+#[repr(C)]
+struct Inner {
+    /// At offset 0, since `dma_fence_free()` passes its address to `kfree_rcu()`.
+    base: bindings::dma_fence,
+    timeline: &'static CStr,
+}
+
+const _: () = assert!(core::mem::offset_of!(Inner, base) == 0);
+
+/// The operations of our fences.
+struct Ops(bindings::dma_fence_ops);
+
+// SAFETY: A table of function pointers that nobody writes.
+unsafe impl Sync for Ops {}
+
+static OPS: Ops = Ops(bindings::dma_fence_ops {
+    get_driver_name: Some(driver_name),
+    get_timeline_name: Some(timeline_name),
+    // Our hardware always interrupts, there is nothing to enable.
+    enable_signaling: None,
+    signaled: None,
+    wait: None,
+    release: None,
+    set_deadline: None,
+});
+
+/// # Safety
+///
+/// None: it looks at nothing.
+unsafe extern "C" fn driver_name(_fence: *mut bindings::dma_fence) -> *const c_char {
+    DRIVER_NAME.as_char_ptr()
+}
+
+/// # Safety
+///
+/// `fence` is a fence with [`OPS`].
+unsafe extern "C" fn timeline_name(fence: *mut bindings::dma_fence) -> *const c_char {
+    // SAFETY: Only fences that `FenceSlot::init` made have `OPS`; they are `Inner` from offset 0
+    // on.
+    unsafe { (*fence.cast::<Inner>()).timeline }.as_char_ptr()
+}
+
+/// Memory for one fence that is not a fence yet.
+pub(crate) struct FenceSlot(KBox<core::mem::MaybeUninit<Inner>>);
+
+impl FenceSlot {
+    /// Makes the fence number `seqno` of the timeline `context`. Cannot fail.
+    ///
+    /// `timeline` names the timeline in traces and in `sync_file` information.
+    pub(crate) fn init(self, timeline: &'static CStr, context: u64, seqno: u64) -> Fence {
+        let inner = KBox::into_raw(self.0).cast::<Inner>();
+
+        // SAFETY: `inner` is a live allocation of the right size that we own. A null lock selects
+        // the lock inside the fence. `OPS` is static, and code that runs it under RCU ends before
+        // the module goes (see `ModuleGuard`).
+        unsafe {
+            (&raw mut (*inner).timeline).write(timeline);
+            bindings::dma_fence_init64(
+                &raw mut (*inner).base,
+                &OPS.0,
+                ptr::null_mut(),
+                context,
+                seqno,
+            );
+        }
+
+        // SAFETY: Initialisation made one reference, which we take. From now on the memory belongs
+        // to the count: `kfree_rcu()` frees what `Kmalloc` allocated. The pointer is not null.
+        Fence(unsafe { ARef::from_raw(NonNull::new_unchecked(inner.cast())) })
+    }
+}
+
+/// The right, and the duty, to signal one fence.
+pub(crate) struct Fence(FenceRef);
+
+impl Fence {
+    /// Allocates what a fence needs.
+    pub(crate) fn prealloc(flags: Flags) -> Result<FenceSlot> {
+        Ok(FenceSlot(KBox::new_uninit(flags)?))
+    }
+
+    /// Returns a reference to hand out.
+    pub(crate) fn reference(&self) -> FenceRef {
+        self.0.clone()
+    }
+
+    /// Signals that the work ended now, in any context. Runs the callbacks of others.
+    pub(crate) fn signal(self, result: Result) {
+        self.signal_at(result, Instant::now());
+    }
+
+    /// As [`Self::signal`], for work that ended at `when`.
+    pub(crate) fn signal_at(self, result: Result, when: Instant<Monotonic>) {
+        let this = ManuallyDrop::new(self);
+        this.finish(result, when);
+        // SAFETY: `this` is not used or dropped after this, so the reference moves out.
+        drop(unsafe { ptr::read(&this.0) });
+    }
+
+    /// The one place that signals; called once per fence.
+    fn finish(&self, result: Result, when: Instant<Monotonic>) {
+        if let Err(error) = result {
+            // SAFETY: The fence is ours and not signalled: only `signal_at` and `drop` do that, and
+            // each of them ends `self`. The error is a valid negative number by `Error`'s
+            // invariant.
+            unsafe { sys::ochre_dma_fence_set_error(self.0.as_raw(), error.to_errno()) };
+        }
+        // SAFETY: As above.
+        unsafe {
+            bindings::dma_fence_signal_timestamp(
+                self.0.as_raw(),
+                timekeeping::nanos_from_instant(when),
+            )
+        };
+    }
+}
+
+impl Deref for Fence {
+    type Target = DmaFence;
+
+    fn deref(&self) -> &DmaFence {
+        &self.0
+    }
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        self.finish(Err(ECANCELED), Instant::now());
+    }
+}
+
+/// What to do when a fence of a [`CallbackNode`] is signalled.
+pub(crate) trait FenceCallback: Send + Sync {
+    /// Called once, with interrupts off and `fence`'s lock held, from whoever signals.
+    ///
+    /// So: atomics, waking, queueing work; no sleeping, no call on `fence` that takes its lock
+    /// (only [`DmaFence::context`] and [`DmaFence::seqno`] do not), no drop of a [`CallbackNode`].
+    fn signaled(&self, fence: &DmaFence);
+}
+
+/// Room for one callback on one fence at a time, so that adding it cannot fail.
+#[pin_data(PinnedDrop)]
+pub(crate) struct CallbackNode<T: FenceCallback> {
+    #[pin]
+    cb: Opaque<bindings::dma_fence_cb>,
+    /// The fence that `cb` was added to.
+    fence: Option<FenceRef>,
+    inner: T,
+}
+
+// SAFETY: `cb` is guarded by the fence's lock, the rest is `Send`.
+unsafe impl<T: FenceCallback> Send for CallbackNode<T> {}
+// SAFETY: A shared node gives access to `T` and to the fence, which are `Sync`.
+unsafe impl<T: FenceCallback> Sync for CallbackNode<T> {}
+
+/// Whether [`CallbackNode::arm`] left something to wait for.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Armed {
+    /// The callback will be, or was already, called.
+    Pending,
+    /// The fence was signalled before: the callback is not called.
+    AlreadySignaled,
+}
+
+impl<T: FenceCallback> CallbackNode<T> {
+    /// Returns an initialiser for a node that is on no fence.
+    pub(crate) fn new(inner: T) -> impl PinInit<Self> {
+        pin_init!(Self {
+            cb: Opaque::uninit(),
+            fence: None,
+            inner,
+        })
+    }
+
+    /// Asks for [`FenceCallback::signaled`] when `fence` is signalled.
+    ///
+    /// A node that is on another fence leaves it first.
+    pub(crate) fn arm(mut self: Pin<&mut Self>, fence: FenceRef) -> Armed {
+        self.as_mut().disarm();
+
+        let this = self.project();
+        // SAFETY: `cb` is pinned and on no list. It stays valid until `disarm`, which drop calls
+        // too. `fence` is held for as long in `this.fence`.
+        let ret = unsafe {
+            bindings::dma_fence_add_callback(fence.as_raw(), this.cb.get(), Some(Self::trampoline))
+        };
+        if ret != 0 {
+            return Armed::AlreadySignaled;
+        }
+        *this.fence = Some(fence);
+        Armed::Pending
+    }
+
+    /// Takes the callback off its fence, which is returned.
+    ///
+    /// Afterwards the callback does not run and will not run: if it is running on another CPU, this
+    /// waits for it, since both hold the fence's lock.
+    pub(crate) fn disarm(self: Pin<&mut Self>) -> Option<FenceRef> {
+        let this = self.project();
+        let fence = this.fence.take()?;
+        // SAFETY: `cb` was added to this fence by `arm`. The function does nothing if the callback
+        // ran already.
+        unsafe { bindings::dma_fence_remove_callback(fence.as_raw(), this.cb.get()) };
+        Some(fence)
+    }
+
+    /// The fence that the node is on.
+    pub(crate) fn fence(&self) -> Option<&DmaFence> {
+        self.fence.as_deref()
+    }
+
+    /// # Safety
+    ///
+    /// `cb` is the callback of a node that [`Self::arm`] put on `fence`, whose lock is held.
+    unsafe extern "C" fn trampoline(
+        fence: *mut bindings::dma_fence,
+        cb: *mut bindings::dma_fence_cb,
+    ) {
+        // SAFETY: `cb` is inside a `Self` that `arm` added; it lives until after this call, as the
+        // lock that this runs under is taken by `disarm`. Only its shared parts are used.
+        //
+        // The node may be borrowed mutably by `arm`, which has not stored the fence yet, or by
+        // `disarm`; so take a reference to `inner` alone, which neither of them touches.
+        let inner = unsafe {
+            let this = kernel::container_of!(Opaque::cast_from(cb), Self, cb);
+            &(*this).inner
+        };
+        // SAFETY: The caller holds a reference for the time of the call.
+        inner.signaled(unsafe { &*fence.cast::<DmaFence>() });
+    }
+}
+
+impl<T: FenceCallback> Deref for CallbackNode<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+#[pinned_drop]
+impl<T: FenceCallback> PinnedDrop for CallbackNode<T> {
+    fn drop(self: Pin<&mut Self>) {
+        self.disarm();
+    }
+}
+
+#[kunit_tests(ochre_ext_dma_fence)]
+mod tests {
+    use core::sync::atomic::{
+        AtomicU32,
+        Ordering, //
+    };
+
+    use kernel::sync::Arc;
+
+    use super::*;
+
+    fn new_fence(seqno: u64) -> Result<Fence> {
+        Ok(Fence::prealloc(GFP_KERNEL)?.init(c"test", context_alloc(1), seqno))
+    }
+
+    struct Count(Arc<AtomicU32>);
+
+    impl FenceCallback for Count {
+        fn signaled(&self, _fence: &DmaFence) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    type CountingNode = Pin<KBox<CallbackNode<Count>>>;
+
+    fn counting_node() -> Result<(CountingNode, Arc<AtomicU32>)> {
+        let calls = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
+        let node = KBox::pin_init(CallbackNode::new(Count(calls.clone())), GFP_KERNEL)?;
+        Ok((node, calls))
+    }
+
+    #[test]
+    fn new_fence_is_pending_and_has_no_timestamp() -> Result {
+        let fence = new_fence(7)?;
+        assert_eq!(fence.status(), FenceStatus::Pending);
+        assert!(!fence.is_signaled());
+        assert!(fence.timestamp().is_none());
+        assert_eq!(fence.seqno(), 7);
+        Ok(())
+    }
+
+    #[test]
+    fn signalled_fence_is_done_at_the_given_time() -> Result {
+        let fence = new_fence(1)?;
+        let seen = fence.reference();
+        let when = Instant::now();
+        fence.signal_at(Ok(()), when);
+        assert_eq!(seen.status(), FenceStatus::Done);
+        assert_eq!(
+            seen.timestamp().map(timekeeping::nanos_from_instant),
+            Some(timekeeping::nanos_from_instant(when))
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn error_reaches_whoever_holds_the_fence() -> Result {
+        let fence = new_fence(1)?;
+        let seen = fence.reference();
+        fence.signal(Err(ETIMEDOUT));
+        assert_eq!(seen.status(), FenceStatus::Failed(ETIMEDOUT));
+        Ok(())
+    }
+
+    #[test]
+    fn dropped_fence_is_signalled_as_cancelled() -> Result {
+        let fence = new_fence(1)?;
+        let seen = fence.reference();
+        drop(fence);
+        assert_eq!(seen.status(), FenceStatus::Failed(ECANCELED));
+        Ok(())
+    }
+
+    #[test]
+    fn unused_slot_frees_its_memory_without_becoming_a_fence() -> Result {
+        drop(Fence::prealloc(GFP_KERNEL)?);
+        Ok(())
+    }
+
+    #[test]
+    fn callback_runs_once_when_the_fence_is_signalled() -> Result {
+        let (mut node, calls) = counting_node()?;
+        let fence = new_fence(1)?;
+        assert_eq!(node.as_mut().arm(fence.reference()), Armed::Pending);
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        fence.signal(Ok(()));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn signalled_fence_does_not_call_back() -> Result {
+        let (mut node, calls) = counting_node()?;
+        let fence = new_fence(1)?;
+        let seen = fence.reference();
+        fence.signal(Ok(()));
+        assert_eq!(node.as_mut().arm(seen), Armed::AlreadySignaled);
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn disarmed_and_dropped_nodes_are_not_called() -> Result {
+        let (mut disarmed, calls) = counting_node()?;
+        let (mut dropped, more_calls) = counting_node()?;
+        let fence = new_fence(3)?;
+        assert_eq!(disarmed.as_mut().arm(fence.reference()), Armed::Pending);
+        assert_eq!(dropped.as_mut().arm(fence.reference()), Armed::Pending);
+        assert_eq!(disarmed.as_mut().disarm().map(|f| f.seqno()), Some(3));
+        drop(dropped);
+        fence.signal(Ok(()));
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        assert_eq!(more_calls.load(Ordering::Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn node_moves_from_one_fence_to_the_next() -> Result {
+        let (mut node, calls) = counting_node()?;
+        let first = new_fence(1)?;
+        let second = new_fence(2)?;
+        assert_eq!(node.as_mut().arm(first.reference()), Armed::Pending);
+        assert_eq!(node.as_mut().arm(second.reference()), Armed::Pending);
+        first.signal(Ok(()));
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        second.signal(Ok(()));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn wait_times_out_on_a_pending_fence_and_ends_on_a_signalled_one() -> Result {
+        let fence = new_fence(1)?;
+        let seen = fence.reference();
+        assert_eq!(seen.wait_interruptible(Some(1))?, WaitOutcome::TimedOut);
+        fence.signal(Ok(()));
+        assert_eq!(seen.wait_interruptible(None)?, WaitOutcome::Signaled);
+        Ok(())
+    }
+
+    #[test]
+    fn stub_is_signalled() {
+        assert!(DmaFence::stub().is_some_and(|fence| fence.is_signaled()));
+    }
+}
