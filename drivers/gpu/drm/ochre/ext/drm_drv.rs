@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a DRM driver is beyond `kernel::drm::Driver`: more features, `fdinfo`, entering the device.
+//!
+//! C headers: [`include/drm/drm_drv.h`](srctree/include/drm/drm_drv.h),
+//! [`include/drm/drm_file.h`](srctree/include/drm/drm_file.h)
+//!
+//! The kernel crate fixes `struct drm_driver` and its `file_operations`. Between the creation of
+//! the device and its registration, when nobody else knows it, [`extend`] points it to copies that
+//! have what [`DriverExt`] adds. A `drm_device` outlives the binding to its hardware, so the copies
+//! are statics of the module, one [`DriverTable`] for each driver.
+
+use core::{
+    ops::Deref,
+    ptr, //
+};
+
+use kernel::{
+    bindings,
+    drm,
+    prelude::*,
+    sync::aref::ARef, //
+};
+
+use super::{
+    drm_print::Printer,
+    table::StaticTable, //
+};
+
+/// What [`DriverExt`] can add to a driver's features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Features(u32);
+
+impl Features {
+    /// Binary sync objects.
+    pub(crate) const SYNCOBJ: Self = Self(bindings::drm_driver_feature_DRIVER_SYNCOBJ);
+    /// Timeline sync objects.
+    pub(crate) const SYNCOBJ_TIMELINE: Self =
+        Self(bindings::drm_driver_feature_DRIVER_SYNCOBJ_TIMELINE);
+
+    /// Both of `self` and `other`.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Home of the extended tables of one driver: a `static`, returned by [`DriverExt::table`].
+pub(crate) struct DriverTable {
+    driver: StaticTable<bindings::drm_driver>,
+    fops: StaticTable<bindings::file_operations>,
+}
+
+impl DriverTable {
+    /// Creates tables that [`extend`] fills.
+    pub(crate) const fn new() -> Self {
+        Self {
+            driver: StaticTable::new(),
+            fops: StaticTable::new(),
+        }
+    }
+}
+
+/// A [`drm::Driver`] with the parts that trait has no place for.
+pub(crate) trait DriverExt: drm::Driver + Sized + 'static {
+    /// Features beyond GEM and render nodes.
+    const FEATURES: Features;
+
+    /// The static that holds this driver's tables; no other driver may return the same.
+    fn table() -> &'static DriverTable;
+
+    /// Prints the driver's lines of a file's `fdinfo`.
+    ///
+    /// Runs inside `drm_dev_enter()`, so it must not wait.
+    fn show_fdinfo(
+        dev: &drm::Device<Self, drm::Registered>,
+        file: &drm::File<Self::File>,
+        printer: &mut Printer<'_>,
+    );
+}
+
+/// Gives a device what [`DriverExt`] adds. To be called before [`drm::Registration::new`].
+pub(crate) fn extend<T: DriverExt>(dev: &drm::UnregisteredDevice<T>) -> Result {
+    // CAST: `drm::Device` is `repr(C)` and begins with its `drm_device`.
+    let raw = ptr::from_ref::<drm::Device<T>>(dev)
+        .cast::<bindings::drm_device>()
+        .cast_mut();
+
+    // SAFETY: The device is alive and points to the complete tables of `T`.
+    let (driver, fops) = unsafe { (*(*raw).driver, *(*(*raw).driver).fops) };
+
+    let table = T::table();
+    let fops = table.fops.get_or_fill(|| bindings::file_operations {
+        show_fdinfo: Some(bindings::drm_show_fdinfo),
+        ..fops
+    })?;
+    let driver = table.driver.get_or_fill(|| bindings::drm_driver {
+        driver_features: driver.driver_features | T::FEATURES.0,
+        show_fdinfo: Some(show_fdinfo::<T>),
+        fops,
+        ..driver
+    })?;
+
+    // SAFETY: The device is not registered and `UnregisteredDevice` is not `Send`: no other thread
+    // looks at the field. The new table is static and does all that the old one did.
+    unsafe { (*raw).driver = driver };
+    Ok(())
+}
+
+/// # Safety
+///
+/// As `drm_driver.show_fdinfo`, of a device of `T`.
+unsafe extern "C" fn show_fdinfo<T: DriverExt>(
+    printer: *mut bindings::drm_printer,
+    file: *mut bindings::drm_file,
+) {
+    // SAFETY: DRM calls this for an open file of a registered device of `T`, with a printer of its
+    // own.
+    let (dev, file, mut printer) = unsafe {
+        (
+            drm::Device::<T, drm::Ioctl>::from_raw((*(*file).minor).dev),
+            drm::File::<T::File>::from_raw(file),
+            Printer::from_raw(printer),
+        )
+    };
+    if let Some(guard) = dev.registration_guard() {
+        T::show_fdinfo(&guard, file, &mut printer);
+    }
+}
+
+/// A device that has been registered with user space once.
+///
+/// It may be unbound by now, which [`Self::enter`] finds out. What workers, timers and open files
+/// keep.
+///
+/// # Invariants
+///
+/// `drm_dev_register()` succeeded on the device.
+pub(crate) struct RegisteredDevice<T: drm::Driver>(ARef<drm::Device<T>>);
+
+impl<T: drm::Driver> RegisteredDevice<T> {
+    /// Takes the device of an ioctl.
+    pub(crate) fn from_ioctl(dev: &drm::Device<T, drm::Ioctl>) -> Self {
+        // INVARIANT: The context `Ioctl` says so.
+        Self(ARef::from(&**dev))
+    }
+
+    /// Takes the device of a registration.
+    pub(crate) fn from_registration(registration: &drm::Registration<'_, T>) -> Self {
+        // INVARIANT: A `Registration` exists only after success.
+        Self(ARef::from(registration.device()))
+    }
+
+    /// Keeps the hardware bound while the guard lives, or returns [`None`] if it is gone.
+    ///
+    /// For short sections that touch the hardware. The lock behind it is one for all DRM devices of
+    /// the machine: never wait inside.
+    pub(crate) fn enter(&self) -> Option<drm::RegistrationGuard<'_, T>> {
+        let raw = ptr::from_ref::<drm::Device<T>>(&self.0).cast::<bindings::drm_device>();
+        // SAFETY: `raw` is the device that `self` keeps alive; by the type invariant it is fit for
+        // the context `Ioctl`.
+        unsafe { drm::Device::<T, drm::Ioctl>::from_raw(raw) }.registration_guard()
+    }
+}
+
+impl<T: drm::Driver> Clone for RegisteredDevice<T> {
+    fn clone(&self) -> Self {
+        // INVARIANT: The same device.
+        Self(self.0.clone())
+    }
+}
+
+impl<T: drm::Driver> Deref for RegisteredDevice<T> {
+    type Target = drm::Device<T>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// Entering the device from an ioctl.
+pub(crate) trait Enter<T: drm::Driver> {
+    /// As [`RegisteredDevice::enter`], with [`ENODEV`] when the hardware is gone.
+    fn enter(&self) -> Result<drm::RegistrationGuard<'_, T>>;
+}
+
+impl<T: drm::Driver> Enter<T> for drm::Device<T, drm::Ioctl> {
+    fn enter(&self) -> Result<drm::RegistrationGuard<'_, T>> {
+        self.registration_guard().ok_or(ENODEV)
+    }
+}
