@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pages mapped for a device's DMA.
+//!
+//! C headers: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h),
+//! [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
+//!
+//! As `kernel::scatterlist::SGTable`, which takes only vmalloc memory.
+
+use core::ptr::NonNull;
+
+use kernel::{
+    bindings,
+    device::{
+        Bound,
+        Device, //
+    },
+    devres::Devres,
+    dma::{
+        DataDirection,
+        DmaAddress, //
+    },
+    error::to_result,
+    page::PAGE_SIZE,
+    prelude::*,
+    scatterlist::SGTable,
+    sync::aref::ARef,
+    types::Opaque, //
+};
+
+/// A run of addresses on the device's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Where it begins.
+    pub(crate) addr: DmaAddress,
+    /// Its length in bytes.
+    pub(crate) len: u64,
+}
+
+/// A DMA mapping that ends when it is dropped or the device is unbound, whichever is first.
+pub(crate) struct DmaMap(Devres<Mapping>);
+
+impl DmaMap {
+    /// Maps `pages` for `dev`.
+    ///
+    /// # Safety
+    ///
+    /// The pages stay valid until the returned value is dropped.
+    pub(super) unsafe fn new(
+        dev: &Device<Bound>,
+        pages: &[NonNull<bindings::page>],
+        direction: DataDirection,
+    ) -> Result<Self> {
+        let table = Table::new(dev, pages)?;
+        // SAFETY: Device and table are valid; the pages by the contract of this function.
+        to_result(unsafe {
+            bindings::dma_map_sgtable(raw_device(dev), table.0.get(), direction.into(), 0)
+        })?;
+        // INVARIANT: Mapped just now.
+        let mapping = Mapping {
+            table,
+            dev: dev.into(),
+            direction,
+        };
+        Ok(Self(Devres::new::<Error>(dev, Ok(mapping))?))
+    }
+
+    /// The runs of device addresses in the order of the pages.
+    ///
+    /// Returns [`EINVAL`] if `dev` is not the device of the mapping.
+    pub(crate) fn segments<'a>(
+        &'a self,
+        dev: &'a Device<Bound>,
+    ) -> Result<impl Iterator<Item = Segment> + 'a> {
+        let mapping = self.0.access(dev)?;
+        // SAFETY: By its invariant the table is mapped; `dev` is bound for `'a`, so it stays so.
+        let table = unsafe { SGTable::from_raw(mapping.table.0.get()) };
+        Ok(table.iter().map(|entry| Segment {
+            addr: entry.dma_address(),
+            len: entry.dma_len(),
+        }))
+    }
+}
+
+/// A `struct sg_table` of its own allocation, so that it can move between owners.
+struct Table(Pin<KBox<Opaque<bindings::sg_table>>>);
+
+// SAFETY: The table may be used and freed on any thread.
+unsafe impl Send for Table {}
+// SAFETY: It does not change after it was made and mapped.
+unsafe impl Sync for Table {}
+
+impl Table {
+    fn new(dev: &Device<Bound>, pages: &[NonNull<bindings::page>]) -> Result<Self> {
+        if pages.is_empty() {
+            return Err(EINVAL);
+        }
+        let size = pages.len().checked_mul(PAGE_SIZE).ok_or(EOVERFLOW)?;
+        // SAFETY: The device is valid. 0 stands for "no limit".
+        let max_segment = match unsafe { bindings::dma_max_mapping_size(raw_device(dev)) } {
+            0 => u32::MAX,
+            limit => u32::try_from(limit).unwrap_or(u32::MAX),
+        };
+
+        let table = KBox::pin(Opaque::zeroed(), GFP_KERNEL)?;
+        // SAFETY: The table is zeroed memory. The function reads the array, which C declares
+        // without const, and does not keep it. On failure it frees what it allocated.
+        to_result(unsafe {
+            bindings::sg_alloc_table_from_pages_segment(
+                table.get(),
+                pages.as_ptr().cast_mut().cast(),
+                u32::try_from(pages.len())?,
+                0,
+                size,
+                max_segment,
+                bindings::GFP_KERNEL,
+            )
+        })?;
+        Ok(Self(table))
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: `new` filled the table.
+        unsafe { bindings::sg_free_table(self.0.get()) };
+    }
+}
+
+/// # Invariants
+///
+/// `table` is mapped for `dev` in `direction`.
+struct Mapping {
+    table: Table,
+    dev: ARef<Device>,
+    direction: DataDirection,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant. The table is freed after this, the pages later still.
+        unsafe {
+            bindings::dma_unmap_sgtable(
+                raw_device(&self.dev),
+                self.table.0.get(),
+                self.direction.into(),
+                0,
+            )
+        };
+    }
+}
+
+fn raw_device(dev: &Device) -> *mut bindings::device {
+    // CAST: `Device` is a transparent wrapper.
+    core::ptr::from_ref(dev).cast_mut().cast()
+}
