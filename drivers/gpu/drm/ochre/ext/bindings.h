@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What ext/ takes from the kernel beyond the kernel crate's own bindings. Add a
+ * header here and to the list in bindgen.sh; what kernel::bindings already has is
+ * left out by itself.
+ */
+#include <linux/hrtimer_types.h>
+
+#include <linux/dma-fence.h>
+#include <linux/dma-fence-chain.h>
+#include <linux/shmem_fs.h>
+#include <drm/drm_print.h>
+#include <drm/drm_syncobj.h>
+#include <drm/drm_utils.h>
+
+#include "helpers.h"

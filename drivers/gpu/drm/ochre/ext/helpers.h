@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Inline functions and macros of C headers, as functions that Rust can call. They
+ * do what their namesakes do; the ext/ file of the same header holds the contracts.
+ */
+#ifndef _OCHRE_EXT_HELPERS_H_
+#define _OCHRE_EXT_HELPERS_H_
+
+#include <linux/types.h>
+#include <linux/dma-fence-chain.h>
+#include <linux/dma-fence.h>
+#include <linux/mm.h>
+#include <linux/workqueue.h>
+
+#include <drm/drm_gem.h>
+#include <drm/drm_syncobj.h>
+
+/* linux/dma-fence.h, linux/dma-fence-chain.h */
+void ochre_dma_fence_get(struct dma_fence *fence);
+void ochre_dma_fence_put(struct dma_fence *fence);
+bool ochre_dma_fence_is_signaled(struct dma_fence *fence);
+void ochre_dma_fence_set_error(struct dma_fence *fence, int error);
+ktime_t ochre_dma_fence_timestamp(struct dma_fence *fence);
+struct dma_fence_chain *ochre_dma_fence_chain_alloc(void);
+void ochre_dma_fence_chain_free(struct dma_fence_chain *chain);
+
+/* drm/drm_syncobj.h */
+void ochre_drm_syncobj_get(struct drm_syncobj *syncobj);
+void ochre_drm_syncobj_put(struct drm_syncobj *syncobj);
+struct dma_fence *ochre_drm_syncobj_fence_get(struct drm_syncobj *syncobj);
+
+/* drm/drm_gem.h, linux/mm.h */
+int ochre_gem_vma_setup(struct vm_area_struct *vma);
+vm_fault_t ochre_vmf_insert_pfn(struct vm_fault *vmf, unsigned long ahead,
+				unsigned long pfn, bool write_combined);
+unsigned long ochre_page_to_pfn(struct page *page);
+void ochre_gem_unmap(struct drm_gem_object *obj);
+
+/* linux/shmem_fs.h */
+struct page *ochre_shmem_read_page(struct file *file, pgoff_t index);
+void ochre_shmem_pin(struct file *file);
+void ochre_shmem_unpin(struct file *file);
+void ochre_shmem_put_pages(struct page **pages, unsigned long count, bool dirty);
+
+/* linux/io.h */
+int ochre_io_reserve_wc(resource_size_t start, resource_size_t size);
+void ochre_io_free_wc(resource_size_t start, resource_size_t size);
+
+/* linux/workqueue.h */
+struct workqueue_struct *ochre_alloc_workqueue(const char *name,
+					       unsigned int flags, int max_active);
+
+#endif
