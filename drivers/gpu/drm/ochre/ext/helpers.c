@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
+#include <linux/capability.h>
 #include <linux/folio_batch.h>
 #include <linux/io.h>
+#include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/shmem_fs.h>
 #include <linux/swap.h>
@@ -140,6 +142,26 @@ void ochre_shmem_put_pages(struct page **pages, unsigned long count, bool dirty)
 			__folio_batch_release(&batch);
 		}
 	}
+}
+
+bool ochre_perfmon_capable(void)
+{
+	return perfmon_capable();
+}
+
+bool ochre_sys_nice_capable(void)
+{
+	return capable(CAP_SYS_NICE);
+}
+
+u64 ochre_total_bytes(void)
+{
+	return (u64)totalram_pages() << PAGE_SHIFT;
+}
+
+u64 ochre_available_bytes(void)
+{
+	return (u64)max(si_mem_available(), 0L) << PAGE_SHIFT;
 }
 
 int ochre_io_reserve_wc(resource_size_t start, resource_size_t size)

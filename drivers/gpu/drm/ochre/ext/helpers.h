@@ -42,6 +42,12 @@ void ochre_shmem_pin(struct file *file);
 void ochre_shmem_unpin(struct file *file);
 void ochre_shmem_put_pages(struct page **pages, unsigned long count, bool dirty);
 
+/* linux/capability.h, linux/mm.h */
+bool ochre_perfmon_capable(void);
+bool ochre_sys_nice_capable(void);
+u64 ochre_total_bytes(void);
+u64 ochre_available_bytes(void);
+
 /* linux/io.h */
 int ochre_io_reserve_wc(resource_size_t start, resource_size_t size);
 void ochre_io_free_wc(resource_size_t start, resource_size_t size);

@@ -22,11 +22,13 @@
 //! Locks: `TABLES` in [`table`] guards the filling of the static tables and is a leaf. The C locks
 //! that a callback runs under stand in that callback's documentation.
 
+pub(crate) mod capability;
 pub(crate) mod dma_fence;
 pub(crate) mod drm_drv;
 pub(crate) mod drm_print;
 pub(crate) mod gem;
 pub(crate) mod ioctl;
+pub(crate) mod mm;
 pub(crate) mod pci;
 pub(crate) mod scatterlist;
 pub(crate) mod shmem;
