@@ -51,7 +51,8 @@
 #define OG1_STACK_BASE		0x0000fffe00000000UL
 #define OG1_STACK_SIZE		0x4000UL
 
-#define __og1_str(x)		#x
+#define __og1_str_(x)		#x
+#define __og1_str(x)		__og1_str_(x)
 #define __og1_csr_read(csr)						\
 ({									\
 	unsigned long __value;						\

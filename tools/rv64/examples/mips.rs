@@ -149,10 +149,10 @@ fn main() {
         };
         let back = -4 * (body.len() as i32 + 1);
         let branch = 0x0005_1063
-            | (back as u32 & 0x1e) << 7
-            | (back as u32 >> 11 & 1) << 7
-            | (back as u32 >> 5 & 0x3f) << 25
-            | 1 << 31;
+            | ((back as u32 & 0x1e) << 7)
+            | (((back as u32 >> 11) & 1) << 7)
+            | (((back as u32 >> 5) & 0x3f) << 25)
+            | (1 << 31);
         let code = body
             .iter()
             .copied()

@@ -134,7 +134,7 @@ impl Host for Double {
     fn mul(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
         let product = || double(a) * double(b);
         // With m and n significant bits the product has m + n at most.
-        let significant = |a: u64| 53 - (a | 1 << 52).trailing_zeros();
+        let significant = |a: u64| 53 - (a | (1 << 52)).trailing_zeros();
         if is_safe::<Self>(a) && is_safe::<Self>(b) && significant(a) + significant(b) <= 53 {
             return accept::<Self>(product().to_bits(), true, flags);
         }

@@ -129,7 +129,7 @@ fn unpack<F: Format>(a: u64) -> Value {
         Value::Number(Number {
             sign,
             exp: min_exp + biased - 1,
-            sig: u128::from(frac | 1 << F::FRAC),
+            sig: u128::from(frac | (1 << F::FRAC)),
         })
     }
 }
