@@ -131,9 +131,10 @@ impl ConfigSpace {
 
     /// Reads `data.len()` bytes; beyond the end everything is ones.
     pub fn read(&self, offset: u64, data: &mut [u8]) {
-        for (at, byte) in (offset..).zip(data) {
-            let register = usize::try_from(at).ok().and_then(|at| self.now.get(at));
-            *byte = register.copied().unwrap_or(!0);
+        data.fill(!0);
+        for (at, byte) in (offset..CONFIG_SIZE).zip(data) {
+            // Fits: it is below CONFIG_SIZE.
+            *byte = self.now[at as usize];
         }
     }
 
@@ -144,11 +145,9 @@ impl ConfigSpace {
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Vec<ConfigEvent> {
         let before = self.watched();
         let mut reset = false;
-        for (at, &byte) in (offset..).zip(data) {
-            let Ok(at) = usize::try_from(at) else { break };
-            if at >= BYTES {
-                break;
-            }
+        for (at, &byte) in (offset..CONFIG_SIZE).zip(data) {
+            // Fits: it is below CONFIG_SIZE.
+            let at = at as usize;
             let writable = self.table.writable[at];
             let kept = self.now[at] & !writable & !(byte & self.table.write_1_clears[at]);
             self.now[at] = kept | (byte & writable);
@@ -275,7 +274,7 @@ impl ConfigSpace {
     /// Compares the watched registers with what they were.
     fn events(&mut self, before: Watched) -> Vec<ConfigEvent> {
         let mut events = Vec::new();
-        let mut after = self.watched();
+        let after = self.watched();
         let was = PowerState::from_bits(before.power);
         let is = PowerState::from_bits(after.power);
         if was != is && is == PowerState::D0 {
@@ -283,7 +282,7 @@ impl ConfigSpace {
             if was == PowerState::D3Hot && !self.places.no_soft_reset {
                 self.reset(ResetKind::FunctionLevel);
                 events.push(ConfigEvent::SoftReset);
-                after = self.watched();
+                return events;
             }
         }
         let command = before.command ^ after.command;

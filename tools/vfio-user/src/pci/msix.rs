@@ -39,7 +39,8 @@ impl MsixTable {
         let vectors = self.entries.len() / ENTRY;
         // Pending bits come in units of 64.
         let pba_size = vectors.div_ceil(64) * 8;
-        for (at, byte) in (offset..).zip(data) {
+        data.fill(0);
+        for (at, byte) in (offset..=u64::MAX).zip(data) {
             *byte = if let Some(at) = place(at, self.table_offset, self.entries.len()) {
                 self.entries[at]
             } else if let Some(at) = place(at, self.pba_offset, pba_size) {
@@ -57,7 +58,7 @@ impl MsixTable {
 
     /// Writes to the BAR. Only the table's defined bits can be written.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        for (at, &byte) in (offset..).zip(data) {
+        for (at, &byte) in (offset..=u64::MAX).zip(data) {
             if let Some(at) = place(at, self.table_offset, self.entries.len()) {
                 let writable = match at % ENTRY {
                     // Message addresses are multiples of 4.
