@@ -37,8 +37,8 @@ pub const CSR_LDS_BASE: u16 = 0xcd1;
 /// Bytes of block-local memory that the dispatch asked for.
 pub const CSR_LDS_SIZE: u16 = 0xcd2;
 
-/// Barrier of the block: any write waits until each work-item of the block that has not returned
-/// has written it too. Reads as zero, without waiting.
+/// Barrier of the block: any write waits until each work-item of the block has written it. Reads as
+/// zero, without waiting.
 pub const CSR_BARRIER: u16 = 0x800;
 
 /// Accrued floating-point exceptions (standard).

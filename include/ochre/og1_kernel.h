@@ -37,7 +37,7 @@
 #define OG1_CSR_LDS_BASE	0xcd1
 #define OG1_CSR_LDS_SIZE	0xcd2
 
-/* Any write waits for the other work-items of the block. */
+/* Any write waits for all other work-items of the block. */
 #define OG1_CSR_BARRIER		0x800
 
 /* Standard counters, read only. */
@@ -70,34 +70,75 @@
 	__value;							\
 })
 
-#define __og1_id(name, csr)						\
-static inline unsigned int name(void)					\
-{									\
-	return (unsigned int)__og1_csr_read(csr);			\
+/* Index of the work-item's block in the grid. */
+static inline unsigned int block_id_x(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_BLOCK_ID_X);
 }
 
-/* Index of the work-item's block in the grid. */
-__og1_id(block_id_x, OG1_CSR_BLOCK_ID_X)
-__og1_id(block_id_y, OG1_CSR_BLOCK_ID_Y)
-__og1_id(block_id_z, OG1_CSR_BLOCK_ID_Z)
+static inline unsigned int block_id_y(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_BLOCK_ID_Y);
+}
+
+static inline unsigned int block_id_z(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_BLOCK_ID_Z);
+}
 
 /* Index of the work-item in its block. */
-__og1_id(thread_id_x, OG1_CSR_THREAD_ID_X)
-__og1_id(thread_id_y, OG1_CSR_THREAD_ID_Y)
-__og1_id(thread_id_z, OG1_CSR_THREAD_ID_Z)
+static inline unsigned int thread_id_x(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_THREAD_ID_X);
+}
+
+static inline unsigned int thread_id_y(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_THREAD_ID_Y);
+}
+
+static inline unsigned int thread_id_z(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_THREAD_ID_Z);
+}
 
 /* Blocks in the grid. */
-__og1_id(grid_dim_x, OG1_CSR_GRID_DIM_X)
-__og1_id(grid_dim_y, OG1_CSR_GRID_DIM_Y)
-__og1_id(grid_dim_z, OG1_CSR_GRID_DIM_Z)
+static inline unsigned int grid_dim_x(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_GRID_DIM_X);
+}
+
+static inline unsigned int grid_dim_y(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_GRID_DIM_Y);
+}
+
+static inline unsigned int grid_dim_z(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_GRID_DIM_Z);
+}
 
 /* Work-items in a block. */
-__og1_id(block_dim_x, OG1_CSR_BLOCK_DIM_X)
-__og1_id(block_dim_y, OG1_CSR_BLOCK_DIM_Y)
-__og1_id(block_dim_z, OG1_CSR_BLOCK_DIM_Z)
+static inline unsigned int block_dim_x(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_BLOCK_DIM_X);
+}
+
+static inline unsigned int block_dim_y(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_BLOCK_DIM_Y);
+}
+
+static inline unsigned int block_dim_z(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_BLOCK_DIM_Z);
+}
 
 /* Linear index of the work-item in its block, x fastest. */
-__og1_id(lane_id, OG1_CSR_LANE)
+static inline unsigned int lane_id(void)
+{
+	return (unsigned int)__og1_csr_read(OG1_CSR_LANE);
+}
 
 /* Index of the work-item in the grid along one dimension. */
 static inline unsigned int global_id_x(void)
@@ -115,7 +156,7 @@ static inline unsigned int global_id_z(void)
 	return block_id_z() * block_dim_z() + thread_id_z();
 }
 
-/* Memory shared by the work-items of the block; its content at the start is undefined. */
+/* Memory shared by the work-items of the block, zero when the block starts. */
 static inline void *lds_base(void)
 {
 	return (void *)__og1_csr_read(OG1_CSR_LDS_BASE);
@@ -128,8 +169,8 @@ static inline unsigned long lds_size(void)
 }
 
 /*
- * Waits until each work-item of the block that has not returned is here. What they stored before is
- * visible to all of them afterwards.
+ * Waits until each work-item of the block is here. What they stored before is visible to all of
+ * them afterwards. A work-item that returns while others wait is a fault of the queue.
  */
 static inline void barrier(void)
 {

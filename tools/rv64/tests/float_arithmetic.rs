@@ -11,7 +11,7 @@ use rustc_apfloat::ieee::IeeeFloat;
 use rustc_apfloat::{Float, FloatConvert, Round, StatusAnd};
 
 /// Rounds per operation, format and rounding mode.
-const ROUNDS: usize = 1500;
+const ROUNDS: usize = 800;
 
 /// What a reference computes from the operands.
 type Reference<S> = fn([IeeeFloat<S>; 3], Round) -> StatusAnd<IeeeFloat<S>>;

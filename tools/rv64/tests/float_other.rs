@@ -11,7 +11,7 @@ use rustc_apfloat::ieee::IeeeFloat;
 use rustc_apfloat::{Float, FloatConvert};
 
 /// Rounds per instruction and format.
-const ROUNDS: usize = 2000;
+const ROUNDS: usize = 800;
 
 /// A hart with the operands in f1 and f2.
 fn with<F: Form>(a: u64, b: u64) -> Hart {

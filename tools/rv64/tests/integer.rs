@@ -6,7 +6,7 @@ mod common;
 use common::{encode, execute, hart, operand, rng, rounds, Ram, CODE, DATA};
 
 /// Rounds of each property.
-const ROUNDS: usize = 2000;
+const ROUNDS: usize = 800;
 
 const RD: u32 = 5;
 const RS1: u32 = 6;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program of everyday C, compiled twice: for the hart under test and for the host, whose output is
- * the expected one. It writes what it computes to out[] and returns how many values those are.
+ * A program of everyday C, compiled twice: for the hart under test and for the host, whose output
+ * is the expected one. It writes what it computes to out[] and returns how many values those are.
  */
 
 typedef unsigned long u64;
@@ -90,8 +90,8 @@ static u64 arithmetic(u64 *out)
 		out[n++] = sb && sb != -1 ? sa % sb : 0;
 		out[n++] = wb && wb != -1 ? (u64)(wa / wb) : 0;
 		out[n++] = (u32)b ? (u32)a % (u32)b : 0;
-		out[n++] = (u64)(((__int128)sa * sb) >> 64);
-		out[n++] = (u64)(((unsigned __int128)a * b) >> 64);
+		out[n++] = (u64)(((__int128_t)sa * sb) >> 64);
+		out[n++] = (u64)(((__uint128_t)a * b) >> 64);
 		out[n++] = (u64)((int)((u32)wa * (u32)wb) >> (b & 31));
 		out[n++] = sa < sb ? a << (b & 63) : a >> (b & 63);
 	}
@@ -109,8 +109,8 @@ static u64 floating(u64 *out)
 	for (int i = 0; i < N; i++)
 		for (int j = 0; j < N; j++) {
 			a[i][j] = (double)(long)next() / 1e17;
-			b[i][j] = (int)next() * 0x1p-20;
-			c[i][j] = (float)(u32)next() * 0x1p-30f;
+			b[i][j] = (int)next() / 0x1p20;
+			c[i][j] = (float)(u32)next() / 0x1p30f;
 		}
 	for (int i = 0; i < N; i++)
 		for (int j = 0; j < N; j++) {
@@ -124,12 +124,12 @@ static u64 floating(u64 *out)
 			out[n++] = bits_of(sum);
 			out[n++] = bits_of_single(product);
 			out[n++] = bits_of(__builtin_sqrt(sum < 0 ? -sum : sum));
-			out[n++] = (u64)(long)(sum * 1e-3);
+			out[n++] = (u64)(long)(sum / 1000);
 			out[n++] = (u64)(int)product;
 			out[n++] = sum > b[i][j] ? bits_of((float)sum) : 1;
 			/* Tiny and huge: subnormal results, overflow to infinity. */
-			out[n++] = bits_of(sum * 0x1p-1030);
-			out[n++] = bits_of_single(c[i][j] * 0x1p-126f * c[j][i]);
+			out[n++] = bits_of(sum / 0x1p1020 / 0x1p10);
+			out[n++] = bits_of_single(c[i][j] / 0x1p126f * c[j][i]);
 			out[n++] = bits_of(sum * sum * 0x1p1000);
 		}
 	return n;

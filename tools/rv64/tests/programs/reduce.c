@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One block sums its part of an array in block-local memory and adds the sum to a total: ids, barrier,
- * block-local memory, atomics.
+ * One block sums its part of an array in block-local memory and adds the sum to a total: ids,
+ * barrier, block-local memory, atomics.
  */
 #include <og1_kernel.h>
 
