@@ -23,6 +23,7 @@
 pub(crate) mod buddy;
 pub(crate) mod fifo;
 pub(crate) mod ring;
+pub(crate) mod sched;
 pub(crate) mod timeline;
 pub(crate) mod va;
 
