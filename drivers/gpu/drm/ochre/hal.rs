@@ -26,7 +26,6 @@ use kernel::prelude::*;
 use crate::algo::{
     ring::Pos,
     sched::{
-        EngineId,
         Priority,
         SlotId, //
     },
@@ -67,7 +66,7 @@ pub(crate) struct Info {
     pub(crate) job_words_max: u32,
     /// Ticks of [`Hal::time`] in a second.
     pub(crate) timestamp_hz: u64,
-    /// The engines; [`EngineId`] is the index.
+    /// The engines, by [`EngineId`].
     pub(crate) engines: KVec<Engine>,
 }
 
@@ -86,6 +85,17 @@ pub(crate) struct Engine {
     pub(crate) block_items_max: u32,
     /// Compute: bytes of block-local memory; otherwise 0.
     pub(crate) local_bytes: u32,
+}
+
+/// Number of an engine: its index in [`Info::engines`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EngineId(pub(crate) u8);
+
+impl EngineId {
+    /// As an index.
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
 }
 
 /// What an engine is made for. The numbers are those of `enum drm_ochre_engine_class`.
@@ -149,6 +159,13 @@ pub(crate) enum BoardAddr {
 }
 
 impl BoardAddr {
+    /// The number alone, whatever it is in. For alignment.
+    pub(crate) fn offset(self) -> u64 {
+        match self {
+            Self::Vram(a) | Self::System(a) => a,
+        }
+    }
+
     /// The address `bytes` further on; `None` if that overflows.
     pub(crate) fn checked_add(self, bytes: u64) -> Option<Self> {
         match self {
@@ -346,17 +363,29 @@ pub(crate) enum ResetProgress {
     Refused,
 }
 
-/// What an access was that faulted. The numbers are those of `drm_ochre_reset_query.fault_access`.
+/// What an access was that faulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// A read.
-    Read = 0,
+    Read,
     /// A write.
-    Write = 1,
+    Write,
     /// An instruction fetch.
-    Exec = 2,
+    Exec,
     /// An atomic operation.
-    Atomic = 3,
+    Atomic,
+}
+
+impl Access {
+    /// The number that `struct drm_ochre_reset_query` has for it.
+    pub(crate) fn raw(self) -> u32 {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1,
+            Self::Exec => 2,
+            Self::Atomic => 3,
+        }
+    }
 }
 
 /// A fault. The values are the board's, not checked.
@@ -429,6 +458,7 @@ pub(crate) trait Hal: Send + Sync {
     fn poll_reset(&self, what: Reset) -> Result<ResetProgress>;
 
     /// Stops the board for good: no interrupt, no access to system memory once it has returned.
-    /// Called once, at unbind; may wait, for a bounded time, and takes a silent board for stopped.
+    /// Called at unbind and when the board is given up; may wait, for a bounded time, and takes a
+    /// silent board for stopped.
     fn stop(&self);
 }

@@ -21,6 +21,7 @@
 
 use core::{
     marker::PhantomData,
+    ops::Deref,
     ptr::{
         self,
         NonNull, //
@@ -390,6 +391,43 @@ pub(crate) trait ObjectExt: IntoGEMObject {
 
 impl<T: IntoGEMObject> ObjectExt for T {}
 
+/// A reference to an object that can be kept anywhere and used from any thread.
+///
+/// Two are equal if they are references to the same object.
+pub(crate) struct ObjectRef<T: DriverObject>(ARef<Object<T>>);
+
+// SAFETY: The reference count of a GEM object is atomic, and the object's constants and locks may be
+// used from any thread. `T` is `Send` and `Sync` by its trait.
+unsafe impl<T: DriverObject> Send for ObjectRef<T> {}
+// SAFETY: As above.
+unsafe impl<T: DriverObject> Sync for ObjectRef<T> {}
+
+impl<T: DriverObject> From<ARef<Object<T>>> for ObjectRef<T> {
+    fn from(object: ARef<Object<T>>) -> Self {
+        Self(object)
+    }
+}
+
+impl<T: DriverObject> Clone for ObjectRef<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: DriverObject> PartialEq for ObjectRef<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+}
+
+impl<T: DriverObject> Deref for ObjectRef<T> {
+    type Target = Object<T>;
+
+    fn deref(&self) -> &Object<T> {
+        &self.0
+    }
+}
+
 /// Takes a handle away from a file. Returns [`EINVAL`] if there is none.
 ///
 /// For the way back of an ioctl that had created it.
@@ -402,8 +440,8 @@ pub(crate) fn delete_handle<F: drm::file::DriverFile>(file: &drm::File<F>, handl
 
 /// System memory of an object: pinned, mapped for the device's DMA, and mappable for the CPU.
 ///
-/// Dropping it takes it away from CPU and device before the pages are released. It holds the
-/// object's memory file, not the object, so it can be part of the object.
+/// Dropping it takes it away from CPU and device before the pages are released, and sleeps. It
+/// holds the object's memory file, not the object, so it can be part of the object.
 ///
 /// # Invariants
 ///
