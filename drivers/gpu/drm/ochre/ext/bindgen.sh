@@ -4,9 +4,9 @@
 # bindgen.sh kernel|uapi BINDGEN HEADER OUTPUT KERNEL_BINDINGS -- CFLAGS...
 #
 # kernel: two passes. The first finds out what HEADER brings; whatever the kernel crate's bindings
-#	  (KERNEL_BINDINGS) already define is blocked in the second, because a C type that is defined
-#	  twice is two types in Rust. A type that is opaque there and complete here stays.
-# uapi:	  one pass over the driver's own ABI.
+#         (KERNEL_BINDINGS) already define is blocked in the second, because a C type that is
+#         defined twice is two types in Rust. A type that is opaque there and complete here stays.
+# uapi:   one pass over the driver's own ABI.
 set -ef
 
 mode=$1 bindgen=$2 header=$3 out=$4 kernel=$5
@@ -19,7 +19,8 @@ common='--rust-target 1.85 --use-core --with-derive-default --ctypes-prefix ffi 
 if [ "$mode" = uapi ]; then
 	# shellcheck disable=SC2086 # a list of words
 	exec "$bindgen" "$header" -o "$out" $common \
-		--allowlist-file '.*/uapi/drm/ochre_[a-z0-9]*\.h' --allowlist-file '.*/ext/uapi\.h' \
+		--allowlist-file '.*/uapi/drm/ochre_[a-z0-9]*\.h' \
+		--allowlist-file '.*/ext/uapi\.h' \
 		--blocklist-type '__[us](8|16|32|64)' -- "$@"
 fi
 

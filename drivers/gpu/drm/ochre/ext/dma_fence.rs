@@ -325,8 +325,9 @@ impl Drop for Fence {
 pub(crate) trait FenceCallback: Send + Sync {
     /// Called once, with interrupts off and `fence`'s lock held, from whoever signals.
     ///
-    /// So: atomics, waking, queueing work; no sleeping, no call on `fence` that takes its lock
-    /// (only [`DmaFence::context`] and [`DmaFence::seqno`] do not), no drop of a [`CallbackNode`].
+    /// So: atomics, waking, queueing work. No sleeping, no call on `fence` that takes its lock
+    /// (only [`DmaFence::context`] and [`DmaFence::seqno`] do not), no signalling of another fence,
+    /// whose lock is of the same class, and no drop of a [`CallbackNode`].
     fn signaled(&self, fence: &DmaFence);
 }
 

@@ -139,16 +139,6 @@ pub(crate) trait DriverExt: pci::Driver + 'static {
     fn resume(_dev: &Device<device::Core<'_>>, _data: Pin<&Self::Data<'_>>) -> Result {
         Ok(())
     }
-
-    /// Nobody uses the device. Not under the device's lock.
-    fn runtime_suspend(_dev: &Device<device::Bound>, _data: Pin<&Self::Data<'_>>) -> Result {
-        Ok(())
-    }
-
-    /// Somebody wants to use the device. Not under the device's lock.
-    fn runtime_resume(_dev: &Device<device::Bound>, _data: Pin<&Self::Data<'_>>) -> Result {
-        Ok(())
-    }
 }
 
 /// An adapter for [`driver::Registration`] as `pci::Adapter`, with the callbacks of [`DriverExt`].
@@ -219,12 +209,6 @@ impl<T: DriverExt> Adapter<T> {
             ops.resume = Some(Self::resume);
             ops.thaw = Some(Self::resume);
             ops.restore = Some(Self::resume);
-        }
-        if T::HAS_RUNTIME_SUSPEND {
-            ops.runtime_suspend = Some(Self::runtime_suspend);
-        }
-        if T::HAS_RUNTIME_RESUME {
-            ops.runtime_resume = Some(Self::runtime_resume);
         }
         ops
     };
@@ -317,27 +301,6 @@ impl<T: DriverExt> Adapter<T> {
     unsafe extern "C" fn resume(dev: *mut bindings::device) -> c_int {
         // SAFETY: As in `suspend`.
         let result = unsafe { Self::with(to_pci_dev(dev), |dev, data| T::resume(dev, data)) };
-        errno(result)
-    }
-
-    /// # Safety
-    ///
-    /// As `dev_pm_ops.runtime_suspend`, for a device of `T`.
-    unsafe extern "C" fn runtime_suspend(dev: *mut bindings::device) -> c_int {
-        // SAFETY: The PCI core holds runtime PM off while probe and remove run, so this comes for a
-        // bound device.
-        let result =
-            unsafe { Self::with(to_pci_dev(dev), |dev, data| T::runtime_suspend(dev, data)) };
-        errno(result)
-    }
-
-    /// # Safety
-    ///
-    /// As `dev_pm_ops.runtime_resume`, for a device of `T`.
-    unsafe extern "C" fn runtime_resume(dev: *mut bindings::device) -> c_int {
-        // SAFETY: As in `runtime_suspend`.
-        let result =
-            unsafe { Self::with(to_pci_dev(dev), |dev, data| T::runtime_resume(dev, data)) };
         errno(result)
     }
 }
