@@ -448,7 +448,13 @@ mod tests {
 
     use kernel::sync::Arc;
 
-    use super::*;
+    use super::{
+        super::workqueue::{
+            OwnedQueue,
+            QueueFlags, //
+        },
+        *,
+    };
 
     fn new_fence(seqno: u64) -> Result<Fence> {
         Ok(Fence::prealloc(GFP_KERNEL)?.init(c"test", context_alloc(1), seqno))
@@ -552,6 +558,22 @@ mod tests {
         fence.signal(Ok(()));
         assert_eq!(calls.load(Ordering::Relaxed), 0);
         assert_eq!(more_calls.load(Ordering::Relaxed), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn disarmed_node_is_not_called_by_a_signal_on_another_cpu() -> Result {
+        let queue = OwnedQueue::new(c"ochre-test", QueueFlags::UNBOUND)?;
+        for seqno in 0..200 {
+            let (mut node, calls) = counting_node()?;
+            let fence = new_fence(seqno)?;
+            let _ = node.as_mut().arm(fence.reference());
+            queue.try_spawn(GFP_KERNEL, move || fence.signal(Ok(())))?;
+            node.as_mut().disarm();
+            let before = calls.load(Ordering::Relaxed);
+            queue.flush();
+            assert_eq!(calls.load(Ordering::Relaxed), before);
+        }
         Ok(())
     }
 
