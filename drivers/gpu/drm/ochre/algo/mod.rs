@@ -22,10 +22,12 @@
 
 pub(crate) mod buddy;
 pub(crate) mod fifo;
+pub(crate) mod recovery;
 pub(crate) mod ring;
 pub(crate) mod sched;
 pub(crate) mod timeline;
 pub(crate) mod va;
+pub(crate) mod watchdog;
 
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod prng;
