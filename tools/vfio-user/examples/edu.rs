@@ -83,7 +83,7 @@ impl Edu {
             }
             0x10 => registers.address = registers.address & !0xffff_ffff | u64::from(value),
             0x14 => {
-                registers.address = registers.address & 0xffff_ffff | u64::from(value) << 32;
+                registers.address = registers.address & 0xffff_ffff | (u64::from(value) << 32);
             }
             0x18 => registers.offset = value,
             0x1c => registers.length = value,
@@ -163,7 +163,7 @@ impl vfu::Device for Edu {
     fn reset(&self) -> Result<(), Errno> {
         let mut state = self.lock();
         state.registers = Registers::default();
-        state.config.reset(pci::ResetKind::Conventional);
+        state.config.reset(pci::ResetKind::Warm);
         println!("edu: reset");
         Ok(())
     }
@@ -190,7 +190,7 @@ fn config() -> Result<pci::ConfigSpace, pci::BuildError> {
         .bar(0, pci::Bar::mem32(REGISTERS))
         .bar(2, pci::Bar::mem64(MEMORY).prefetchable())
         .bar(4, pci::Bar::mem32(MSIX))
-        .power_management(pci::PowerManagement {
+        .power_management(pci::PmCaps {
             no_soft_reset: true,
             ..Default::default()
         })
@@ -207,7 +207,7 @@ fn config() -> Result<pci::ConfigSpace, pci::BuildError> {
             link_speed: 3,
             link_width: 16,
         })
-        .advanced_errors()
+        .aer()
         .serial_number(0x0123_4567_89ab_cdef)
         .build()
 }

@@ -85,7 +85,7 @@ pub trait Device: Send + Sync {
     /// A client has connected and agreed on a version.
     fn connected(&self) {}
 
-    /// The client is gone; its memory is unmapped and its eventfds are closed. Device state stays.
+    /// That client is gone; its memory is unmapped and its eventfds are closed. Device state stays.
     fn disconnected(&self) {}
 }
 

@@ -213,14 +213,16 @@ impl Server {
             memory: &self.memory,
             interrupts: &self.interrupts,
         };
-        let end = match Session::new(stream, &self.stop, context) {
-            Ok(mut session) => session.run(),
-            Err(error) => error,
+        let (end, agreed) = match Session::new(stream, &self.stop, context) {
+            Ok(mut session) => (session.run(), session.agreed()),
+            Err(error) => (error, false),
         };
         self.interrupts.clear();
         let pieces = self.memory.unmap_all();
         log::info!("session over ({end}); {pieces} DMA maps removed");
-        device.disconnected();
+        if agreed {
+            device.disconnected();
+        }
         match end {
             SocketError::Closed => Ok(End::Disconnected),
             SocketError::Stopped => Ok(End::Stopped),

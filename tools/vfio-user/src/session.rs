@@ -81,6 +81,11 @@ impl<'a> Session<'a> {
         })
     }
 
+    /// Whether a version was agreed on, so that the device knows of the client.
+    pub(crate) fn agreed(&self) -> bool {
+        self.agreement.is_some()
+    }
+
     /// Serves the client until it goes, breaks the protocol, or a stop is requested.
     pub(crate) fn run(&mut self) -> SocketError {
         let mut payload = Vec::new();

@@ -14,13 +14,6 @@ use common::*;
 /// How long a test waits for the server before it calls it hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn rounds(usual: u64) -> u64 {
-    std::env::var("ROUNDS")
-        .ok()
-        .and_then(|rounds| rounds.parse().ok())
-        .unwrap_or(usual)
-}
-
 /// Takes replies until the server has closed the connection.
 fn drain(rig: &mut Rig) {
     let stream = &rig.client.stream;

@@ -381,6 +381,12 @@ fn wrong_dma_maps_are_refused() {
     rig.client
         .map(0, 0x1000, 1, Some((exe.as_fd(), 0)))
         .unwrap();
+    // Huge pages cannot be mapped in pieces.
+    let huge = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::HUGETLB;
+    let huge = rustix::fs::memfd_create("huge", huge).unwrap();
+    rustix::fs::ftruncate(&huge, 2 << 20).unwrap();
+    let result = rig.client.map(1 << 32, 2 << 20, 3, Some((huge.as_fd(), 0)));
+    assert_eq!(result, Err(Errno::NOTSUP));
     // Sizes of the structure.
     for payload in [
         payload![32u32, 3u32, 0u64, 0u64],
@@ -443,7 +449,15 @@ fn wrong_set_irqs_are_refused() {
         ("two actions", NONE | TRIGGER | MASK, msix, 0, 1, &[], 0),
         ("no data kind", TRIGGER, msix, 0, 1, &[], 0),
         ("two data kinds", NONE | BOOL | TRIGGER, msix, 0, 1, &[1], 0),
-        ("unknown flag", NONE | TRIGGER | 1 << 6, msix, 0, 1, &[], 0),
+        (
+            "unknown flag",
+            NONE | TRIGGER | (1 << 6),
+            msix,
+            0,
+            1,
+            &[],
+            0,
+        ),
         ("type", NONE | TRIGGER, 5, 0, 1, &[], 0),
         ("type", NONE | TRIGGER, u32::MAX, 0, 0, &[], 0),
         ("start", NONE | TRIGGER, msix, VECTORS, 1, &[], 0),

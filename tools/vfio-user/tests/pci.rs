@@ -16,7 +16,7 @@ use vfu::pci::Express;
 use vfu::pci::Identity;
 use vfu::pci::Msix;
 use vfu::pci::MsixTable;
-use vfu::pci::PowerManagement;
+use vfu::pci::PmCaps;
 use vfu::pci::PowerState;
 use vfu::pci::ResetKind;
 
@@ -50,13 +50,13 @@ fn builder() -> ConfigBuilder {
         .bar(0, Bar::mem32(0x10_0000))
         .bar(2, Bar::mem64(1 << 32).prefetchable())
         .bar(4, Bar::mem32(0x4000))
-        .power_management(PowerManagement {
+        .power_management(PmCaps {
             no_soft_reset: true,
             ..Default::default()
         })
         .msix(MSIX)
         .express(EXPRESS)
-        .advanced_errors()
+        .aer()
         .serial_number(0x1122_3344_5566_7788)
 }
 
@@ -302,12 +302,12 @@ fn function_level_reset_resets_and_is_reported() {
     }
 
     // A conventional reset takes the link's, power-on all.
-    config.reset(ResetKind::Conventional);
+    config.reset(ResetKind::Warm);
     assert_eq!(
         (u16_at(&config, express + 0x10), u32_at(&config, aer + 4)),
         (0, 0x1000)
     );
-    config.reset(ResetKind::PowerOn);
+    config.reset(ResetKind::Cold);
     assert_eq!(u32_at(&config, aer + 4), 0);
 
     // Without the capability nothing happens.
@@ -367,7 +367,7 @@ fn power_states_that_exist_are_entered() {
         assert_eq!(u16_at(&config, pm + 4), 8);
     }
 
-    let power = PowerManagement {
+    let power = PmCaps {
         d1: true,
         d2: true,
         no_soft_reset: false,

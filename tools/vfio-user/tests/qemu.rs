@@ -108,7 +108,7 @@ impl Qemu {
     }
 
     fn select(&mut self, register: u32) {
-        let address = 0x8000_0000 | SLOT << 11 | register & 0xfc;
+        let address = 0x8000_0000 | (SLOT << 11) | register & 0xfc;
         self.command(&format!("outl 0xcf8 {address:#x}"));
     }
 
@@ -129,7 +129,7 @@ impl Qemu {
             if header & 0xff == id {
                 return at;
             }
-            at = header >> 8 & 0xff;
+            at = (header >> 8) & 0xff;
         }
         panic!("no capability {id:#x}");
     }
@@ -223,7 +223,7 @@ fn stock_qemu_drives_the_example_device() {
 
     // Function-level reset.
     let express = qemu.capability(0x10);
-    assert_eq!(qemu.config(express + 4) >> 28 & 1, 1, "FLR is offered");
+    assert_eq!((qemu.config(express + 4) >> 28) & 1, 1, "FLR is offered");
     let control = qemu.config(express + 8);
     qemu.set_config(express + 8, control | 0x8000);
     qemu.set_config(0x04, 0x6);

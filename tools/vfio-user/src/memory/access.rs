@@ -20,7 +20,7 @@ pub struct Span<'a> {
     mapping: PhantomData<&'a ()>,
 }
 
-impl<'a> Span<'a> {
+impl Span<'_> {
     /// # Safety
     ///
     /// For `'a`, `ptr..ptr + len` lies in one live mapping that allows `access`; `len` is not 0.

@@ -24,6 +24,9 @@ use super::Access;
 use super::MemoryError;
 use super::PAGE_SIZE;
 
+/// `HUGETLBFS_MAGIC`, the file system of huge pages (`<linux/magic.h>`).
+const HUGETLBFS: rustix::fs::FsWord = 0x9584_58f6;
+
 /// A range of a shared file, mapped into this process until the value is dropped.
 ///
 /// As a [`Memory`] its addresses are offsets from the start of the range.
@@ -45,13 +48,14 @@ impl Mapping {
     /// Maps `len` bytes of `fd` from `offset`.
     ///
     /// `offset` and `len` are multiples of [`PAGE_SIZE`], `len` is not 0. Access beyond the end of
-    /// the file would be a SIGBUS, so the range has to lie inside it; whether the file's owner can
-    /// shrink it later is for the owner to seal.
+    /// the file would be a SIGBUS, so the range has to lie inside it. An owner that shrinks the file
+    /// later still causes one; QEMU seals its memfds against that.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the range is malformed, beyond the end of the file, or `fd` is no regular file
-    /// (memfds and hugetlbfs files are); the errno of mmap(2) otherwise.
+    /// `EINVAL` if the range is malformed, beyond the end of the file, or `fd` is no regular file (a
+    /// memfd is); `ENOTSUP` for huge pages, which cannot be mapped in pieces of [`PAGE_SIZE`]; the
+    /// errno of mmap(2) otherwise.
     pub fn new(fd: BorrowedFd<'_>, offset: u64, len: u64, access: Access) -> Result<Self, Errno> {
         if len == 0 || len % PAGE_SIZE != 0 || offset % PAGE_SIZE != 0 {
             return Err(Errno::INVAL);
@@ -62,6 +66,10 @@ impl Mapping {
             || u64::try_from(stat.st_size).map_or(true, |size| end > size)
         {
             return Err(Errno::INVAL);
+        }
+        if rustix::fs::fstatfs(fd)?.f_type == HUGETLBFS {
+            log::error!("guest memory in huge pages is not supported");
+            return Err(Errno::NOTSUP);
         }
         let len = usize::try_from(len).map_err(|_| Errno::INVAL)?;
 

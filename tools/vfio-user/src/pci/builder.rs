@@ -74,7 +74,7 @@ impl Bar {
 
 /// The power management capability.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PowerManagement {
+pub struct PmCaps {
     /// The function has D1.
     pub d1: bool,
     /// The function has D2.
@@ -239,17 +239,17 @@ impl ConfigBuilder {
         // Software finds the size by writing ones: the bits below it stay 0.
         let mask = (!(bar.size - 1)).to_le_bytes();
         self.table.writable[at..at + bytes].copy_from_slice(&mask[..bytes]);
-        self.table.initial[at] = u8::from(bar.wide) << 2 | u8::from(bar.prefetchable) << 3;
+        self.table.initial[at] = (u8::from(bar.wide) << 2) | (u8::from(bar.prefetchable) << 3);
         self
     }
 
     /// Adds the power management capability (7.5.2), version 3, without PME.
     #[must_use]
-    pub fn power_management(mut self, power: PowerManagement) -> Self {
+    pub fn power_management(mut self, power: PmCaps) -> Self {
         let mut body = Body::new(6);
         body.u16(
             0,
-            3 | u16::from(power.d1) << 9 | u16::from(power.d2) << 10,
+            3 | (u16::from(power.d1) << 9) | (u16::from(power.d2) << 10),
             0,
         );
         body.u16(2, u16::from(power.no_soft_reset) << 3, reg::PM_STATE);
@@ -300,7 +300,7 @@ impl ConfigBuilder {
         let flr = u32::from(express.flr) << 28;
         body.u32(
             0x02,
-            u32::from(express.max_payload) | 1 << 5 | 1 << 15 | flr,
+            u32::from(express.max_payload) | (1 << 5) | (1 << 15) | flr,
             0,
         );
         body.u16(0x06, 0x2810, 0x79ff);
@@ -308,10 +308,10 @@ impl ConfigBuilder {
         // The status is the upper half of the word at 0x06.
         body.write_1_clears(0x06, 0x000f_0000);
         // Link: no ASPM; the slot's clock.
-        body.u32(0x0a, u32::from(speed | width << 4), 0);
+        body.u32(0x0a, u32::from(speed | (width << 4)), 0);
         body.u16(0x0e, 0, 0x00cb);
         body.link(0x0e, 0x00cb);
-        body.u16(0x10, speed | width << 4 | 1 << 12, 0);
+        body.u16(0x10, speed | (width << 4) | (1 << 12), 0);
         // Device 2: completion timeouts can be disabled.
         body.u32(0x22, 1 << 4, 0);
         body.u16(0x26, 0, 1 << 4);
@@ -338,7 +338,7 @@ impl ConfigBuilder {
 
     /// Adds advanced error reporting (7.8.4), version 2, without ECRC.
     #[must_use]
-    pub fn advanced_errors(self) -> Self {
+    pub fn aer(self) -> Self {
         const UNCORRECTABLE: u32 = 0x005f_f010;
         const CORRECTABLE: u32 = 0x0000_f1c1;
         // Offsets are those of the specification less the four bytes of the header.
@@ -421,7 +421,7 @@ impl ConfigBuilder {
         let (Ok(pointer), true) = (u16::try_from(at), end <= BYTES) else {
             return self.fail(BuildError::Full);
         };
-        let header = u32::from(version) << 16 | u32::from(id);
+        let header = (u32::from(version) << 16) | u32::from(id);
         self.table.initial[at..at + 4].copy_from_slice(&header.to_le_bytes());
         if let Some(link) = self.link_extended {
             // Bits 31:20 of the previous header; its version is in the lower half of byte 2.

@@ -60,9 +60,9 @@ pub enum ResetKind {
     /// Function-level reset (6.6.2): keeps sticky bits and what belongs to the link.
     FunctionLevel,
     /// Hot or warm reset (6.6.1), as when the machine reboots: keeps sticky bits.
-    Conventional,
-    /// Power was off: keeps nothing.
-    PowerOn,
+    Warm,
+    /// Cold reset: power was off; keeps nothing.
+    Cold,
 }
 
 /// Per byte: the value after power-on, and what may happen to its bits.
@@ -171,8 +171,8 @@ impl ConfigSpace {
         for at in 0..BYTES {
             let keep = match kind {
                 ResetKind::FunctionLevel => self.table.sticky[at] | self.table.link[at],
-                ResetKind::Conventional => self.table.sticky[at],
-                ResetKind::PowerOn => 0,
+                ResetKind::Warm => self.table.sticky[at],
+                ResetKind::Cold => 0,
             };
             self.now[at] = (self.now[at] & keep) | (self.table.initial[at] & !keep);
         }
@@ -221,7 +221,7 @@ impl ConfigSpace {
         } else {
             0
         };
-        Some((u64::from(high) << 32 | u64::from(low)) & !(bar.size() - 1))
+        Some(((u64::from(high) << 32) | u64::from(low)) & !(bar.size() - 1))
     }
 
     /// The offset of a capability, found as software finds it.
@@ -325,6 +325,6 @@ impl ConfigSpace {
     }
 
     fn u32(&self, at: usize) -> u32 {
-        u32::from(self.u16(at + 2)) << 16 | u32::from(self.u16(at))
+        (u32::from(self.u16(at + 2)) << 16) | u32::from(self.u16(at))
     }
 }

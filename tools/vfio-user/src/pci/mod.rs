@@ -23,7 +23,7 @@ pub use builder::ConfigBuilder;
 pub use builder::Express;
 pub use builder::Identity;
 pub use builder::Msix;
-pub use builder::PowerManagement;
+pub use builder::PmCaps;
 pub use config::ConfigEvent;
 pub use config::ConfigSpace;
 pub use config::PowerState;

@@ -49,7 +49,7 @@ impl MsixTable {
                         let vector = at * 8 + usize::from(*bit);
                         vector < vectors && u32::try_from(vector).is_ok_and(&pending)
                     })
-                    .fold(0, |bits, bit| bits | 1 << bit)
+                    .fold(0, |bits, bit| bits | (1 << bit))
             } else {
                 0
             };

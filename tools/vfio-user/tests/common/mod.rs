@@ -195,7 +195,9 @@ impl Rig {
     pub fn finish(self) -> Result<vfu::End, vfu::ServerError> {
         drop(self.client);
         let end = self.thread.join().expect("the server panicked");
-        assert_eq!(self.device.disconnects.load(Ordering::Relaxed), 1);
+        let connects = self.device.connects.load(Ordering::Relaxed);
+        let disconnects = self.device.disconnects.load(Ordering::Relaxed);
+        assert_eq!(connects, disconnects, "the device hears both, or neither");
         assert_eq!(
             self.server.memory().unmap_all(),
             0,
@@ -432,6 +434,14 @@ pub fn open_descriptors(name: &str) -> usize {
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
         .filter(|target| target.to_string_lossy().contains(name))
         .count()
+}
+
+/// How often a random test goes round: `ROUNDS` in the environment, else the usual number.
+pub fn rounds(usual: u64) -> u64 {
+    let rounds = std::env::var("ROUNDS").ok();
+    rounds
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(usual)
 }
 
 /// xorshift64*: enough for tests, and the same everywhere.
