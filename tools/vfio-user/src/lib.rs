@@ -17,8 +17,8 @@
 //!
 //! What flows in is not trusted. Sizes, counts and indices are checked where they enter; a message
 //! that breaks the protocol gets an error reply with its errno, or, when the stream can no longer be
-//! followed, a disconnect. Nothing that a client sends makes the server panic or allocate more than
-//! [`MAX_TRANSFER`] for a message.
+//! followed, a disconnect. Nothing that a client sends makes the server panic or allocate without
+//! a limit: a message has at most [`MAX_TRANSFER`] bytes of data.
 //!
 //! Locks: [`GuestMemory`] has one reader-writer lock (readers: the device's threads, through
 //! [`View`]; writer: the server thread, at DMA_MAP and DMA_UNMAP); [`Interrupts`] has one mutex per

@@ -13,6 +13,9 @@ use crate::proto::MAX_TRANSFER;
 use crate::proto::VERSION_MAJOR;
 use crate::proto::VERSION_MINOR;
 
+/// Longest version data. A parsed text takes many times its size, and an honest one has some 200 bytes.
+const MAX_TEXT: usize = 16 << 10;
+
 /// What was agreed with a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
@@ -59,10 +62,10 @@ impl Agreement {
         };
         let text = match fields.rest() {
             [] | [0] => return Ok(agreement),
-            [text @ .., 0] => text,
+            [text @ .., 0] if text.len() <= MAX_TEXT => text,
             _ => return Err(Errno::INVAL),
         };
-        // Bounded: the text is no longer than a message, and serde_json limits the nesting.
+        // serde_json limits the nesting.
         let data: Value = serde_json::from_slice(text).map_err(|_| Errno::INVAL)?;
         let data = data.as_object().ok_or(Errno::INVAL)?;
         if let Some(capabilities) = data.get("capabilities") {
@@ -161,6 +164,7 @@ mod tests {
     #[test]
     fn malformed_version_data_is_refused() {
         let deep = [&b"[".repeat(5000)[..], b"\0"].concat();
+        let long = [&b" ".repeat(MAX_TEXT)[..], b"{}\0"].concat();
         for text in [
             &b"{}"[..],
             b"{\0",
@@ -176,6 +180,7 @@ mod tests {
             b"{\"capabilities\":{\"pgsizes\":null}}\0",
             b"{\"capabilities\":{\"write_multiple\":1}}\0",
             &deep,
+            &long,
         ] {
             let result = Agreement::from_proposal(&proposal(0, 0, text));
             assert_eq!(
