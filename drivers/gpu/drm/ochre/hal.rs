@@ -295,8 +295,6 @@ pub(crate) struct Status {
 pub(crate) struct FenceValue {
     /// Latest seqno.
     pub(crate) seqno: u64,
-    /// Board time at which it was written, in ticks.
-    pub(crate) time: u64,
 }
 
 /// Memory and doorbell of one queue. Dropped only when no slot holds it.

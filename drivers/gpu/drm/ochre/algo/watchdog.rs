@@ -34,6 +34,11 @@ impl BoardTime {
         self.0
     }
 
+    /// As much earlier: the time of a queue that was kept from its engine for so many ns.
+    pub(crate) const fn less(self, ns: u64) -> Self {
+        Self(self.0.saturating_sub(ns))
+    }
+
     fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

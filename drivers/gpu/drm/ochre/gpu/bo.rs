@@ -76,7 +76,6 @@ pub(crate) enum Region {
 pub(crate) struct Args {
     region: Region,
     cpu_visible: bool,
-    memory: Option<Arc<VramBlock>>,
 }
 
 /// A part of a BO that is one run of addresses for the board.

@@ -5,12 +5,9 @@
 //! The keys are those of `Documentation/gpu/drm-usage-stats.rst`. Engine time is board time, the
 //! time for which the file's queues held an engine.
 
-use kernel::{
-    prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
 };
 
 use super::{

@@ -108,7 +108,6 @@ const STATE: usize = field(CONTROL, offset_of!(ControlPage, state));
 const RETIRED: usize = field(CONTROL, offset_of!(ControlPage, retired));
 const BUSY: usize = field(CONTROL, offset_of!(ControlPage, busy_ns));
 const FENCE_VALUE: usize = field(FENCE, offset_of!(FenceRecord, value));
-const FENCE_TIME: usize = field(FENCE, offset_of!(FenceRecord, time));
 
 /// A queue's memory.
 pub(super) struct Queue {
@@ -252,12 +251,9 @@ impl HwQueue for Queue {
 
     fn fence(&self) -> FenceValue {
         let seqno = self.word(FENCE_VALUE);
-        // The board writes the time first.
+        // What the board wrote before the value is seen by whoever believes the value.
         dma_mb(Read);
-        FenceValue {
-            seqno,
-            time: self.word(FENCE_TIME),
-        }
+        FenceValue { seqno }
     }
 
     fn bind(&self, slot: SlotId, start: Pos, resume: bool) -> Result {
