@@ -393,6 +393,3 @@ pub const VIOL_NO_FIRMWARE: u32 = 16;
 pub const VIOL_DOORBELL: u32 = 17;
 /// Violation: a fault ring position that goes beyond what was written.
 pub const VIOL_FAULT_RPTR: u32 = 18;
-/// Violation: a value that does not stay in a batched register because nothing committed it
-/// before the unit was used.
-pub const VIOL_UNCOMMITTED: u32 = 19;
