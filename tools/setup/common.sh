@@ -62,7 +62,9 @@ locked() {
 		flock 9
 	fi
 	"$@"
+	set -- $?
 	exec 9>&-
+	return "$1"
 }
 
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }

@@ -12,7 +12,6 @@
 # kernel built by one is good for all (tools/setup/in-root mounts them):
 #   /src/ochre  the checkout          /src/linux     the kernel's source, our folders laid over it
 #   /cache      $OCHRE_CACHE          /build/kernel  its build folder (O=)
-#                                     /build/kunit   the same with the driver and its KUnit suites
 
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -69,5 +68,4 @@ find_kernel() {
 IN_SRC=/src/ochre
 IN_LINUX=/src/linux
 IN_KERNEL=/build/kernel
-IN_KUNIT=/build/kunit
 IN_CACHE=/cache
