@@ -24,7 +24,7 @@ if [ "$mode" = uapi ]; then
 		--blocklist-type '__[us](8|16|32|64)' -- "$@"
 fi
 
-headers='linux/(dma-fence(-chain)?|shmem_fs)|drm/(drm_(print|syncobj|utils))'
+headers='linux/(dma-fence(-chain)?|shmem_fs)|drm/(drm_(auth|print|syncobj|utils))'
 trap 'rm -f "$out.pass1" "$out.block"' EXIT
 
 # shellcheck disable=SC2086 # a list of words

@@ -133,10 +133,10 @@ impl DmaFence {
         unsafe { sys::ochre_dma_fence_is_signaled(self.as_raw()) }
     }
 
-    /// What became of the work.
+    /// What became of the work. Of a point of a timeline: of the work that was submitted for it.
     pub(crate) fn status(&self) -> FenceStatus {
         // SAFETY: By the type invariant.
-        match unsafe { bindings::dma_fence_get_status(self.as_raw()) } {
+        match unsafe { sys::ochre_dma_fence_status(self.as_raw()) } {
             0 => FenceStatus::Pending,
             error if error < 0 => FenceStatus::Failed(Error::from_errno(error)),
             _ => FenceStatus::Done,

@@ -24,6 +24,7 @@ use kernel::{
 
 use super::{
     drm_print::Printer,
+    sys,
     table::StaticTable, //
 };
 
@@ -159,6 +160,29 @@ impl<T: drm::Driver> RegisteredDevice<T> {
         // SAFETY: `raw` is the device that `self` keeps alive; by the type invariant it is fit for
         // the context `Ioctl`.
         unsafe { drm::Device::<T, drm::Ioctl>::from_raw(raw) }.registration_guard()
+    }
+}
+
+/// What user space can do about a device that had to be reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WedgeRecovery {
+    /// Nothing: the device goes on after a reset that cost some programs their work.
+    None,
+    /// Unbind the driver, reset the device on its bus, and bind again.
+    BusReset,
+}
+
+impl<T: drm::Driver> RegisteredDevice<T> {
+    /// Tells user space (uevent, `Documentation/gpu/drm-uapi.rst`, "Device Wedging") that the device had
+    /// to be reset or was given up. Sleeps. Does nothing if it is unbound.
+    pub(crate) fn wedged_event(&self, recovery: WedgeRecovery) {
+        let Some(_guard) = self.enter() else {
+            return;
+        };
+        let raw = ptr::from_ref::<drm::Device<T>>(&self.0).cast_mut();
+        let given_up = recovery == WedgeRecovery::BusReset;
+        // SAFETY: The device is registered while the guard lives.
+        unsafe { sys::ochre_drm_wedged_event(raw.cast(), given_up) };
     }
 }
 

@@ -45,6 +45,16 @@ ktime_t ochre_dma_fence_timestamp(struct dma_fence *fence)
 	return dma_fence_timestamp(fence);
 }
 
+/* A link of a chain does not take over the error of the fence that it carries. */
+int ochre_dma_fence_status(struct dma_fence *fence)
+{
+	int status = dma_fence_get_status(fence);
+
+	if (status > 0)
+		status = dma_fence_get_status(dma_fence_chain_contained(fence));
+	return status;
+}
+
 struct dma_fence_chain *ochre_dma_fence_chain_alloc(void)
 {
 	return dma_fence_chain_alloc();
@@ -53,6 +63,17 @@ struct dma_fence_chain *ochre_dma_fence_chain_alloc(void)
 void ochre_dma_fence_chain_free(struct dma_fence_chain *chain)
 {
 	dma_fence_chain_free(chain);
+}
+
+/* The methods are macros with BIT(), which bindgen does not see. */
+void ochre_drm_wedged_event(struct drm_device *dev, bool given_up)
+{
+	unsigned long method = DRM_WEDGE_RECOVERY_NONE;
+
+	if (given_up)
+		method = DRM_WEDGE_RECOVERY_REBIND | DRM_WEDGE_RECOVERY_BUS_RESET;
+	/* The only error is that there was nobody to tell. */
+	drm_dev_wedged_event(dev, method, NULL);
 }
 
 void ochre_drm_syncobj_get(struct drm_syncobj *syncobj)

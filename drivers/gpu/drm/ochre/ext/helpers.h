@@ -12,6 +12,7 @@
 #include <linux/mm.h>
 #include <linux/workqueue.h>
 
+#include <drm/drm_drv.h>
 #include <drm/drm_gem.h>
 #include <drm/drm_syncobj.h>
 
@@ -21,8 +22,12 @@ void ochre_dma_fence_put(struct dma_fence *fence);
 bool ochre_dma_fence_is_signaled(struct dma_fence *fence);
 void ochre_dma_fence_set_error(struct dma_fence *fence, int error);
 ktime_t ochre_dma_fence_timestamp(struct dma_fence *fence);
+int ochre_dma_fence_status(struct dma_fence *fence);
 struct dma_fence_chain *ochre_dma_fence_chain_alloc(void);
 void ochre_dma_fence_chain_free(struct dma_fence_chain *chain);
+
+/* drm/drm_drv.h */
+void ochre_drm_wedged_event(struct drm_device *dev, bool given_up);
 
 /* drm/drm_syncobj.h */
 void ochre_drm_syncobj_get(struct drm_syncobj *syncobj);

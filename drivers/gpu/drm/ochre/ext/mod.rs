@@ -24,6 +24,7 @@
 
 pub(crate) mod capability;
 pub(crate) mod dma_fence;
+pub(crate) mod drm_auth;
 pub(crate) mod drm_drv;
 pub(crate) mod drm_print;
 pub(crate) mod gem;

@@ -36,7 +36,10 @@ use crate::{
             Fence,
             FenceRef, //
         },
-        drm_drv::RegisteredDevice,
+        drm_drv::{
+            RegisteredDevice,
+            WedgeRecovery, //
+        },
         timekeeping,
         workqueue::{
             self,
@@ -328,6 +331,15 @@ impl Gpu {
         if self.leave(Presence::Wedged) {
             self.hal.stop();
             self.drop_all_work();
+            self.tell_user_space(WedgeRecovery::BusReset);
+        }
+    }
+
+    /// Tells programs that watch over the machine about a reset of the device. From the worker.
+    pub(super) fn tell_user_space(&self, recovery: WedgeRecovery) {
+        let device = self.registered.lock().clone();
+        if let Some(device) = device {
+            device.wedged_event(recovery);
         }
     }
 

@@ -8,6 +8,7 @@ use crate::{
     algo::sched::Priority,
     ext::{
         capability,
+        drm_auth,
         uapi, //
     },
     gpu::{
@@ -51,7 +52,7 @@ pub(crate) fn create(
     if args.flags != 0 || args.extensions != 0 {
         return Err(EINVAL);
     }
-    let properties = read_properties(gpu, args.props, args.prop_count, args.prop_stride)?;
+    let properties = read_properties(gpu, file, args.props, args.prop_count, args.prop_stride)?;
     let class = EngineClass::from_raw(args.engine_class).ok_or(EINVAL)?;
     let engines = candidates(gpu, class, args.engine_instance)?;
     let inner = file.inner();
@@ -89,7 +90,13 @@ fn candidates(gpu: &Gpu, class: EngineClass, instance: u16) -> Result<KVec<Engin
 }
 
 /// Reads and checks properties.
-fn read_properties(gpu: &Gpu, addr: u64, count: u32, stride: u32) -> Result<Properties> {
+fn read_properties(
+    gpu: &Gpu,
+    file: &DrmFile,
+    addr: u64,
+    count: u32,
+    stride: u32,
+) -> Result<Properties> {
     let props = elements::read::<uapi::drm_ochre_queue_prop>(addr, count, stride, PROPERTIES_MAX)?;
     let (mut priority, mut timeout_ms, mut quantum_us) = (None, None, None);
     for prop in &props {
@@ -98,7 +105,7 @@ fn read_properties(gpu: &Gpu, addr: u64, count: u32, stride: u32) -> Result<Prop
         }
         let known = match prop.name {
             uapi::drm_ochre_queue_property_DRM_OCHRE_QUEUE_PRIORITY => {
-                priority.replace(read_priority(prop.value)?).is_none()
+                priority.replace(read_priority(file, prop.value)?).is_none()
             }
             uapi::drm_ochre_queue_property_DRM_OCHRE_QUEUE_TIMEOUT_MS => timeout_ms
                 .replace(ranged(prop.value, 1, TIMEOUT_MAX_MS)?)
@@ -132,8 +139,8 @@ fn ranged(value: u64, min: u32, max: u32) -> Result<u32> {
         .ok_or(EINVAL)
 }
 
-/// A priority that the calling task may use.
-fn read_priority(value: u64) -> Result<Priority> {
+/// A priority that the calling task may use for a queue of `file`.
+fn read_priority(file: &DrmFile, value: u64) -> Result<Priority> {
     let priority = match u32::try_from(value) {
         Ok(uapi::drm_ochre_priority_DRM_OCHRE_PRIORITY_LOW) => Priority::Low,
         Ok(uapi::drm_ochre_priority_DRM_OCHRE_PRIORITY_NORMAL) => Priority::Normal,
@@ -141,8 +148,12 @@ fn read_priority(value: u64) -> Result<Priority> {
         Ok(uapi::drm_ochre_priority_DRM_OCHRE_PRIORITY_REALTIME) => Priority::Realtime,
         _ => return Err(EINVAL),
     };
-    let privileged = matches!(priority, Priority::High | Priority::Realtime);
-    if privileged && !capability::sys_nice() {
+    let allowed = match priority {
+        Priority::Low | Priority::Normal => true,
+        Priority::High => capability::sys_nice() || drm_auth::is_current_master(file),
+        Priority::Realtime => capability::sys_nice(),
+    };
+    if !allowed {
         return Err(EACCES);
     }
     Ok(priority)

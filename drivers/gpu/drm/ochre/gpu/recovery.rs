@@ -38,6 +38,7 @@ use crate::{
             Verdict, //
         },
     },
+    ext::drm_drv::WedgeRecovery,
     gpu::{
         device::{
             gpu_err,
@@ -511,6 +512,9 @@ impl Gpu {
         }
         self.scheduler.lock().resume();
         self.kick_unless_stopped();
+        if attempt.what == Reset::Device {
+            self.tell_user_space(WedgeRecovery::None);
+        }
     }
 
     /// Has the worker look for actions.
