@@ -1,33 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ochre: GPU drivers in Rust.
+//! Ochre: GPU drivers in Rust. Registers the PCI drivers of the boards, nothing else.
 
 use kernel::{
+    driver,
     prelude::*,
     InPlaceModule,
     ThisModule, //
 };
 
-// Policy and mechanism without a board that uses them yet.
+// What a part offers to the others may be more than the boards of today use.
 #[allow(dead_code)]
 mod algo;
-// The wrappers cover their C interfaces; a driver uses what it needs of them.
 #[allow(dead_code, unused_imports, unused_macros)]
 mod ext;
+mod gpu;
+mod hal;
+mod og1;
 
 /// The module.
 #[pin_data]
 struct Ochre {
+    #[pin]
+    _og1: driver::Registration<ext::pci::Adapter<og1::Driver>>,
     /// Last, so that it is dropped when nothing of the module is registered any more.
     _ext: ext::ModuleGuard,
 }
 
 impl InPlaceModule for Ochre {
-    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+    fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            _og1 <- driver::Registration::new(c"ochre", module),
             _ext: ext::ModuleGuard::new()?,
         })
     }
+}
+
+/// The module parameter `timeout_ms`, within what a queue may ask for.
+fn timeout_ms() -> u32 {
+    let asked = module_parameters::timeout_ms.value();
+    asked.clamp(1, gpu::TIMEOUT_MAX_MS)
 }
 
 module! {
@@ -36,4 +48,11 @@ module! {
     authors: ["The Ochre authors"],
     description: "GPU driver for og1 and virtio-gpu",
     license: "GPL v2",
+    firmware: ["ochre/og1.bin"],
+    params: {
+        timeout_ms: u32 {
+            default: 2000,
+            description: "Board time without progress after which a queue is reset, in ms",
+        },
+    },
 }

@@ -49,8 +49,11 @@ mod recovery;
 mod scheduler;
 mod submit;
 mod sync;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 mod vm;
 mod vram;
 mod wait;
 
 pub(crate) use device::Gpu;
+pub(crate) use queue_ioctl::TIMEOUT_MAX_MS;

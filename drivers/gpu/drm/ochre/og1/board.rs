@@ -389,7 +389,7 @@ impl Hal for Og1 {
             Reset::Device => self.poll_device_reset(resetting)?,
         };
         if progress == ResetProgress::Pending {
-            if Instant::<Monotonic>::now() < resetting.deadline {
+            if !(resetting.deadline - Instant::now()).is_negative() {
                 return Ok(ResetProgress::Pending);
             }
             dev_err!(self.dev(), "reset took too long: {:?}\n", what);

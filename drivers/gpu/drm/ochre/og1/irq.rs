@@ -26,8 +26,8 @@ use super::{
     regs, //
 };
 use crate::{
-    algo::sched::EngineId,
-    gpu::device::Gpu, //
+    gpu::device::Gpu,
+    hal::EngineId, //
 };
 
 /// What a vector is for.

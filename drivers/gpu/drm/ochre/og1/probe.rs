@@ -128,6 +128,13 @@ impl pci::Driver for Driver {
     }
 }
 
+#[vtable]
+impl ext::pci::DriverExt for Driver {
+    fn shutdown(_pdev: &pci::Device<Core<'_>>, this: Pin<&Bind<'_>>) {
+        this.gpu.unplug();
+    }
+}
+
 impl Driver {
     /// Registers the interrupts and the DRM device.
     fn attach<'bound>(

@@ -19,11 +19,9 @@ use super::{
     }, //
 };
 use crate::{
-    algo::sched::{
-        EngineId,
-        SlotId, //
-    },
+    algo::sched::SlotId,
     hal::{
+        EngineId,
         ResetProgress,
         SlotState, //
     }, //
@@ -35,12 +33,7 @@ fn index(slot: SlotId) -> Result<usize> {
     if within >= SLOTS_MAX {
         return Err(EINVAL);
     }
-    Ok(engine_index(slot.engine) * SLOTS_MAX + within)
-}
-
-/// Number of the engine's registers.
-fn engine_index(engine: EngineId) -> usize {
-    usize::from(engine.0)
+    Ok(usize::from(slot.engine) * SLOTS_MAX + within)
 }
 
 /// The slot's bit in the masks of its engine.
@@ -67,7 +60,7 @@ pub(super) fn unbind(regs: &Regs, slot: SlotId) -> Result {
 
 fn commit(regs: &Regs, slot: SlotId) -> Result {
     let mask = regs::SLOT_COMMIT::from(bit(slot)?);
-    regs.write_ordered_at(engine_index(slot.engine), mask)
+    regs.write_ordered_at(usize::from(slot.engine), mask)
 }
 
 /// What a slot holds.
@@ -85,12 +78,12 @@ pub(super) fn state(regs: &Regs, slot: SlotId) -> Result<SlotState> {
 /// Begins a reset of one slot.
 pub(super) fn reset(regs: &Regs, slot: SlotId) -> Result {
     let mask = regs::ENG_RESET::from(bit(slot)?);
-    regs.write_ordered_at(engine_index(slot.engine), mask)
+    regs.write_ordered_at(usize::from(slot.engine), mask)
 }
 
 /// How far the reset of a slot is.
 pub(super) fn poll_reset(regs: &Regs, slot: SlotId) -> Result<ResetProgress> {
-    let status = regs.read_at::<regs::ENG_RESET_STATUS>(engine_index(slot.engine))?;
+    let status = regs.read_at::<regs::ENG_RESET_STATUS>(usize::from(slot.engine))?;
     let bit = bit(slot)?;
     Ok(if u32::from(status.slots_done()) & bit != 0 {
         ResetProgress::Done
@@ -104,12 +97,12 @@ pub(super) fn poll_reset(regs: &Regs, slot: SlotId) -> Result<ResetProgress> {
 /// Begins a reset of an engine with all its slots.
 pub(super) fn reset_engine(regs: &Regs, engine: EngineId) -> Result {
     let all = regs::ENG_RESET::zeroed().with_const_engine::<1>();
-    regs.write_ordered_at(engine_index(engine), all)
+    regs.write_ordered_at(engine.index(), all)
 }
 
 /// How far the reset of an engine is.
 pub(super) fn poll_reset_engine(regs: &Regs, engine: EngineId) -> Result<ResetProgress> {
-    let status = regs.read_at::<regs::ENG_RESET_STATUS>(engine_index(engine))?;
+    let status = regs.read_at::<regs::ENG_RESET_STATUS>(engine.index())?;
     Ok(if u32::from(status.engine_done()) != 0 {
         ResetProgress::Done
     } else if u32::from(status.engine_refused()) != 0 {
