@@ -44,9 +44,6 @@ const BAR_MSIX: usize = 4;
 /// Bytes of configuration space.
 const CONFIG_BYTES: u64 = 4096;
 
-/// Serial number of the board.
-const SERIAL: u64 = 0x0c47_1234_0000_0001;
-
 /// Sends interrupt messages through the transport, if the function may send any.
 pub struct MsixSink {
     interrupts: Arc<Interrupts>,
@@ -84,7 +81,7 @@ pub struct PciBoard {
     function: Mutex<Function>,
 }
 
-fn config_space(config: &Config, vectors: u16) -> anyhow::Result<ConfigSpace> {
+fn config_space(config: &Config, vectors: u16, serial: u64) -> anyhow::Result<ConfigSpace> {
     let identity = Identity {
         vendor: regs::PCI_VENDOR,
         device: regs::PCI_DEVICE,
@@ -116,7 +113,7 @@ fn config_space(config: &Config, vectors: u16) -> anyhow::Result<ConfigSpace> {
             link_width: 16,
         })
         .aer()
-        .serial_number(SERIAL)
+        .serial_number(serial)
         .build()
         .context("configuration space")
 }
@@ -146,7 +143,7 @@ pub fn sink(interrupts: &Arc<Interrupts>) -> (Box<dyn MessageSink>, Arc<AtomicBo
 }
 
 impl PciBoard {
-    /// Puts a board behind a function. `messages` comes from [`sink`].
+    /// Puts a board behind a function with this serial number. `messages` comes from [`sink`].
     ///
     /// # Errors
     ///
@@ -155,11 +152,12 @@ impl PciBoard {
         board: Arc<Board>,
         interrupts: Arc<Interrupts>,
         messages: Arc<AtomicBool>,
+        serial: u64,
     ) -> anyhow::Result<Self> {
         let config = board.front().config();
         let vectors = u16::try_from(config.vectors())?;
         let function = Function {
-            config: config_space(config, vectors)?,
+            config: config_space(config, vectors, serial)?,
             msix: MsixTable::new(vectors, 0, regs::MSIX_PBA as u64),
         };
         Ok(Self {

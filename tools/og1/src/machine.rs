@@ -79,7 +79,7 @@ impl Machine {
             hung_queues: Vec::new(),
             board_hung: false,
         };
-        machine.set_clocks(timing::RESET_CORE_KHZ, timing::RESET_MEMORY_KHZ);
+        machine.set_clocks(None);
         machine
     }
 
@@ -231,10 +231,14 @@ impl Machine {
         }
     }
 
-    fn set_clocks(&mut self, core_khz: u32, memory_khz: u32) {
-        (self.units.core_khz, self.units.memory_khz) = (core_khz, memory_khz);
-        self.front.set(Reg::CORE_CLOCK, 0, core_khz);
-        self.front.set(Reg::MEMORY_CLOCK, 0, memory_khz);
+    /// The clocks of the firmware's P-state, or none; then what takes cycles takes those of the slow
+    /// clock that the board starts with.
+    fn set_clocks(&mut self, clocks: Option<(u32, u32)>) {
+        let (core, memory) = clocks.unwrap_or((timing::RESET_KHZ, timing::RESET_KHZ));
+        (self.units.core_khz, self.units.memory_khz) = (core, memory);
+        let (core, memory) = clocks.unwrap_or((0, 0));
+        self.front.set(Reg::CORE_CLOCK, 0, core);
+        self.front.set(Reg::MEMORY_CLOCK, 0, memory);
     }
 
     fn reset(&mut self) {
@@ -250,7 +254,7 @@ impl Machine {
         self.board_hung = false;
         self.front.reset();
         self.front.set(Reg::RESET_COUNT, 0, resets);
-        self.set_clocks(timing::RESET_CORE_KHZ, timing::RESET_MEMORY_KHZ);
+        self.set_clocks(None);
         if self.front.config().silence_until_reset {
             self.front.set_silent(false);
         }
@@ -272,12 +276,12 @@ impl Machine {
         let status = match &result {
             Ok(firmware) => {
                 self.enabled = firmware.engines;
-                let (core, memory) = firmware.clocks();
-                self.set_clocks(core, memory);
+                self.set_clocks(Some(firmware.clocks()));
                 log::info!("firmware {:#x}, {}", firmware.version, firmware.name);
                 fields::FW_STATUS::state.put(regs::FW_RUNNING)
             }
             Err(error) => {
+                self.set_clocks(None);
                 log::info!("firmware refused: {error}");
                 fields::FW_STATUS::error.put(*error) | fields::FW_STATUS::state.put(regs::FW_FAILED)
             }

@@ -2,6 +2,7 @@
 //! The program og1: runs a board for QEMU, or writes its firmware image.
 
 use std::io::Write;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -79,6 +80,9 @@ struct Run {
     /// A silent board comes back with the next reset, not only by the control socket.
     #[arg(long)]
     silence_until_reset: bool,
+    /// Serial number of the board. Default: from the path of the socket.
+    #[arg(long)]
+    serial: Option<u64>,
     /// End when the first client leaves.
     #[arg(long)]
     once: bool,
@@ -129,6 +133,12 @@ fn power_of_two_below(n: u64) -> u64 {
     n.checked_ilog2().map_or(0, |log| 1 << log)
 }
 
+/// A serial number that boards at different sockets do not share.
+fn default_serial(socket: &Path) -> u64 {
+    let id = crc32fast::hash(socket.as_os_str().as_encoded_bytes());
+    u64::from(id) | 0x0c47_1234 << 32
+}
+
 fn run(args: &Run) -> anyhow::Result<()> {
     env_logger::Builder::new().filter_level(args.log).init();
     let config = Config {
@@ -150,7 +160,9 @@ fn run(args: &Run) -> anyhow::Result<()> {
         .with_context(|| format!("cannot listen at {}", args.socket.display()))?;
     let (sink, messages) = device::sink(server.interrupts());
     let board = Arc::new(Board::new(config, vram, server.memory().clone(), sink)?);
-    let function = PciBoard::new(board.clone(), server.interrupts().clone(), messages)?;
+    let serial = args.serial.unwrap_or_else(|| default_serial(&args.socket));
+    let interrupts = server.interrupts().clone();
+    let function = PciBoard::new(board.clone(), interrupts, messages, serial)?;
     let _control = match &args.control {
         Some(path) => {
             let stopper = server.stopper();

@@ -23,10 +23,8 @@ pub const ROW_CYCLES: u64 = 4;
 pub const CHUNK_BYTES: u64 = 64 << 10;
 /// Instructions that a work-item executes before the next one of its block gets its turn.
 pub const HART_SLICE: u64 = 8192;
-/// Core clock in kHz before the firmware has set one.
-pub const RESET_CORE_KHZ: u32 = 100_000;
-/// Memory clock in kHz before the firmware has set one.
-pub const RESET_MEMORY_KHZ: u32 = 100_000;
+/// Both clocks in kHz before the firmware has set them.
+pub const RESET_KHZ: u32 = 100_000;
 /// Slowest clock in kHz that a P-state may have.
 pub const CLOCK_KHZ_MIN: u32 = 1_000;
 /// Fastest clock in kHz that a P-state may have.

@@ -2,6 +2,9 @@
 //! A board on the bench: registers, memory and time under the test's hand, no QEMU, no threads.
 #![allow(dead_code)]
 
+pub mod asm;
+pub mod space;
+
 use std::sync::Arc;
 use std::sync::Mutex;
 
