@@ -5,7 +5,7 @@
 mod common;
 
 use common::float::{addend, ap, operand, reference, widen, Double, Form, Single};
-use common::float::{MODES, NV, NX};
+use common::float::{MODES, NV, NX, UF};
 use common::{encode, execute, hart, rng, rounds, Ram};
 use rustc_apfloat::ieee::IeeeFloat;
 use rustc_apfloat::{Float, FloatConvert, Round, StatusAnd};
@@ -259,11 +259,37 @@ fn tininess_is_detected_after_rounding() {
     let tiny = scale * (1.0 - 2.0_f64.powi(-25) - 2.0_f64.powi(-27));
     let not_tiny = scale * (1.0 - 2.0_f64.powi(-26));
     let mut ram = Ram::new();
-    for (value, expected) in [(tiny, NX | common::float::UF), (not_tiny, NX)] {
+    for (value, expected) in [(tiny, NX | UF), (not_tiny, NX)] {
         let mut hart = hart();
         hart.set_f(1, value.to_bits());
         execute(&mut hart, &mut ram, encode::r(0x53, 0, 0x20, 4, 1, 1));
         assert_eq!(hart.f(4), Single::boxed(f32::MIN_POSITIVE.to_bits().into()));
         assert_eq!(hart.fcsr(), expected, "{value:e}");
     }
+}
+
+/// Products that round to the least normal number, from below: of it and the number before one (tiny
+/// with the precision alone), and of its neighbour above and the second number before one (not tiny).
+fn check_products_at_the_least_normal<F: Form>() {
+    let least = 1 << F::FRAC;
+    let one = (F::INF >> 1) & F::INF;
+    let mut ram = Ram::new();
+    for fused in [false, true] {
+        let word = match fused {
+            false => encode::r(0x53, 0, (2 << 2) | F::FMT, 4, 1, 2),
+            true => encode::r4(0x43, 0, F::FMT, [4, 1, 2, 3]),
+        };
+        for before in [0, NX] {
+            let got = compute::<F>(&mut ram, word, [least, one - 1, 0], 0, before);
+            assert_eq!(got, (least, NX | UF), "{fused} {before}");
+            let got = compute::<F>(&mut ram, word, [least + 1, one - 2, 0], 0, before);
+            assert_eq!(got, (least, NX), "{fused} {before}");
+        }
+    }
+}
+
+#[test]
+fn products_that_round_to_the_least_normal_number_underflow_only_if_tiny() {
+    check_products_at_the_least_normal::<Single>();
+    check_products_at_the_least_normal::<Double>();
 }
