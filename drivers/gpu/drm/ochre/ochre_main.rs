@@ -30,8 +30,9 @@ struct Ochre {
 impl InPlaceModule for Ochre {
     fn init(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            _og1 <- driver::Registration::new(c"ochre", module),
+            // First: the drivers use what it opens.
             _ext: ext::ModuleGuard::new()?,
+            _og1 <- driver::Registration::new(c"ochre", module),
         })
     }
 }
