@@ -22,19 +22,11 @@
 use core::{
     marker::PhantomData,
     ops::Deref,
-    ptr::{
-        self,
-        NonNull, //
-    },
+    ptr, //
 };
 
 use kernel::{
     bindings,
-    device::{
-        Bound,
-        Device, //
-    },
-    dma::DataDirection,
     drm::{
         self,
         gem::{
@@ -49,7 +41,6 @@ use kernel::{
         c_int,
         c_ulong, //
     },
-    fs::File,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
@@ -60,14 +51,13 @@ use kernel::{
 
 use super::{
     pci::Aperture,
-    scatterlist::{
-        DmaMap,
-        Segment, //
-    },
-    shmem,
     sys,
     table::StaticTable, //
 };
+
+mod sys_pages;
+
+pub(crate) use sys_pages::SysPages;
 
 /// How many pages one fault may map: the one that was touched and those after it.
 const FAULT_PAGES: usize = 16;
@@ -338,7 +328,7 @@ impl Fault<'_> {
         };
         if page
             .system
-            .is_some_and(|system| system.range.start != self.node_start)
+            .is_some_and(|system| system.node_start() != self.node_start)
         {
             // Pages of one object shown by another would not be found when they are freed.
             return FaultResult(bindings::vm_fault_reason_VM_FAULT_SIGBUS);
@@ -436,132 +426,4 @@ pub(crate) fn delete_handle<F: drm::file::DriverFile>(file: &drm::File<F>, handl
     to_result(unsafe {
         bindings::drm_gem_handle_delete(ptr::from_ref(file).cast_mut().cast(), handle)
     })
-}
-
-/// System memory of an object: pinned, mapped for the device's DMA, and mappable for the CPU.
-///
-/// Dropping it takes it away from CPU and device before the pages are released, and sleeps. It
-/// holds the object's memory file, not the object, so it can be part of the object.
-///
-/// # Invariants
-///
-/// CPU mappings of `pages` exist only within `range` of its device's mmap offsets.
-pub(crate) struct SysPages {
-    range: CpuRange,
-    // Dropped in this order.
-    dma: DmaMap,
-    pages: shmem::Pages,
-}
-
-impl SysPages {
-    /// Takes the memory of `obj` into use. What it contained before it was last dropped is still
-    /// there; at first it is zeros.
-    ///
-    /// Sleeps and allocates.
-    pub(crate) fn new<T: BoOps>(
-        obj: &Object<T>,
-        dev: &Device<Bound>,
-        direction: DataDirection,
-    ) -> Result<Self>
-    where
-        T::Driver: drm::Driver<Object = Object<T>>,
-    {
-        let raw = IntoGEMObject::as_raw(obj);
-        // SAFETY: Objects of `Object` are made with `drm_gem_object_init()`, which gives them a
-        // shared memory file of their size that they keep; no descriptor refers to it.
-        let pages = unsafe {
-            let file = ARef::from(File::from_raw_file((*raw).filp));
-            shmem::Pages::pin(file, (*raw).size >> PAGE_SHIFT)?
-        };
-        // SAFETY: `pages` is dropped after `dma`.
-        let dma = unsafe { DmaMap::new(dev, pages.as_slice(), direction)? };
-        Ok(Self {
-            // SAFETY: The object is valid. INVARIANT: `insert_one` compares the range.
-            range: unsafe { CpuRange::of(raw) },
-            dma,
-            pages,
-        })
-    }
-
-    /// The runs of device addresses, in order. See [`DmaMap::segments`].
-    pub(crate) fn segments<'a>(
-        &'a self,
-        dev: &'a Device<Bound>,
-    ) -> Result<impl Iterator<Item = Segment> + 'a> {
-        self.dma.segments(dev)
-    }
-
-    /// Bytes in all.
-    pub(crate) fn size(&self) -> usize {
-        self.pages.size()
-    }
-
-    /// Page number `index`, for [`Fault::insert`].
-    pub(crate) fn page(&self, index: usize) -> Option<CpuPage<'_>> {
-        let page = self.pages.page(index)?;
-        Some(CpuPage {
-            // SAFETY: The page is pinned.
-            pfn: unsafe { sys::ochre_page_to_pfn(page.as_ptr()) },
-            write_combined: false,
-            system: Some(self),
-            _page: PhantomData,
-        })
-    }
-}
-
-/// A range of a device's mmap offsets, and the device kept alive for it.
-///
-/// Dropping it removes all CPU mappings of the range.
-///
-/// # Invariants
-///
-/// `dev` is a valid device to which `self` has a reference.
-struct CpuRange {
-    dev: NonNull<bindings::drm_device>,
-    /// In pages.
-    start: u64,
-    /// In bytes.
-    len: u64,
-}
-
-// SAFETY: A `drm_device` may be used and released from any thread.
-unsafe impl Send for CpuRange {}
-// SAFETY: A shared `CpuRange` offers its constants only.
-unsafe impl Sync for CpuRange {}
-
-impl CpuRange {
-    /// # Safety
-    ///
-    /// `obj` is a valid object with an mmap offset.
-    unsafe fn of(obj: *mut bindings::drm_gem_object) -> Self {
-        // SAFETY: By the contract of this function; an object keeps its device alive.
-        unsafe {
-            bindings::drm_dev_get((*obj).dev);
-            Self {
-                // INVARIANT: The reference was taken just now. Devices are not null.
-                dev: NonNull::new_unchecked((*obj).dev),
-                start: (*obj).vma_node.vm_node.start,
-                // CAST: usize to u64 does not truncate on 64-bit kernels, which Kconfig asks for.
-                len: (*obj).size as u64,
-            }
-        }
-    }
-}
-
-impl Drop for CpuRange {
-    fn drop(&mut self) {
-        let start = self.start.wrapping_shl(bindings::PAGE_SHIFT);
-        // SAFETY: By the type invariant the device is valid, and so is its anonymous inode, whose
-        // mapping all mappings of its objects belong to. If the object is gone and its range has
-        // another owner, that one's pages fault in again.
-        unsafe {
-            bindings::unmap_mapping_range(
-                (*(*self.dev.as_ptr()).anon_inode).i_mapping,
-                start.try_into().unwrap_or(0),
-                self.len.try_into().unwrap_or(0),
-                1,
-            );
-            bindings::drm_dev_put(self.dev.as_ptr());
-        }
-    }
 }
