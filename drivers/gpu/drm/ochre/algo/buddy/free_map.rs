@@ -313,7 +313,7 @@ mod tests {
         for_each_seed("free_map", |rng| {
             let mut map = FreeMap::new(PAGES)?;
             let mut model = KVec::from_elem(false, PAGES as usize, GFP_KERNEL)?;
-            for _ in 0..2000 {
+            for _ in 0..100 {
                 let page = rng.below(PAGES);
                 let len = rng.below(20).min(PAGES - page);
                 let range = page as usize..(page + len) as usize;
