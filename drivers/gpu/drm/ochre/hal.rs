@@ -21,7 +21,10 @@
 
 use core::ops::Range;
 
-use kernel::prelude::*;
+use kernel::{
+    fmt,
+    prelude::*, //
+};
 
 use crate::algo::{
     ring::Pos,
@@ -348,6 +351,16 @@ pub(crate) enum Reset {
     /// The board. Afterwards it is as after probe: firmware runs, contexts are set, interrupts are
     /// on, no slot holds a queue, VRAM is as it was.
     Device,
+}
+
+impl fmt::Display for Reset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slot(SlotId { engine, slot }) => write!(f, "slot {slot} of engine {engine}"),
+            Self::Engine(EngineId(engine)) => write!(f, "engine {engine}"),
+            Self::Device => write!(f, "the device"),
+        }
+    }
 }
 
 /// How far a reset is.

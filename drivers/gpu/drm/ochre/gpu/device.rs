@@ -364,6 +364,12 @@ impl Gpu {
         *self.registered.lock() = None;
     }
 
+    /// Waits until the worker has done what it was kicked for.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(super) fn flush(&self) {
+        self.workers.flush();
+    }
+
     /// Takes note that there is no board any more, wakes who waits for it and stops the scheduler.
     /// Returns whether there was one until now.
     fn leave(&self, presence: Presence) -> bool {

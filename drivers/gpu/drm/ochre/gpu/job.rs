@@ -39,8 +39,19 @@ use crate::{
 pub(crate) enum Dependency {
     /// A fence.
     Fence(FenceRef),
-    /// A job before it in the same queue. Order is given; only its failure matters.
-    Earlier(Arc<Job>),
+    /// A job before it in the same queue. Order is given; only its failure matters. (Not the job
+    /// itself: a chain of them would be dropped recursively.)
+    Earlier(Arc<Refusal>),
+}
+
+/// Whether a job was refused to run because of what it waited for.
+pub(crate) struct Refusal(Atomic<i32>);
+
+impl Refusal {
+    /// The error that the job carries, if it did not run.
+    fn check(&self) -> Result {
+        to_result(self.0.load(Acquire))
+    }
 }
 
 /// Counts a job's fences down and has the scheduler look at its queue.
@@ -75,8 +86,7 @@ pub(crate) struct Job {
     nodes: KVec<Pin<KBox<CallbackNode<Step>>>>,
     /// Of `countdown.fired`, what the scheduler knows of. Under the scheduler's lock.
     reported: Atomic<u32>,
-    /// The (negative) errno for which the job did not run, or 0.
-    refused: Atomic<i32>,
+    refusal: Arc<Refusal>,
     /// Position in the ring up to which it only waits; `u64::MAX` as long as it is not in the ring.
     start: Atomic<u64>,
     /// What the job writes to and nobody else keeps.
@@ -143,7 +153,7 @@ impl Job {
                 countdown,
                 nodes,
                 reported: Atomic::new(0),
-                refused: Atomic::new(0),
+                refusal: Arc::new(Refusal(Atomic::new(0)), GFP_KERNEL_ACCOUNT)?,
                 start: Atomic::new(u64::MAX),
                 _target: target,
             },
@@ -154,6 +164,11 @@ impl Job {
     /// The queue.
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.queue
+    }
+
+    /// What a later job of the same ioctl has to know that waits for this one.
+    pub(crate) fn refusal(&self) -> &Arc<Refusal> {
+        &self.refusal
     }
 
     /// The commands without the fence.
@@ -192,11 +207,11 @@ impl Job {
                 FenceStatus::Failed(error) => Some(error),
                 FenceStatus::Pending | FenceStatus::Done => None,
             },
-            Dependency::Earlier(job) => to_result(job.refused.load(Acquire)).err(),
+            Dependency::Earlier(refusal) => refusal.check().err(),
         });
         match error {
             Some(error) => {
-                self.refused.store(error.to_errno(), Release);
+                self.refusal.0.store(error.to_errno(), Release);
                 Err(error)
             }
             None => Ok(()),

@@ -379,9 +379,12 @@ impl Queue {
     pub(crate) fn status(&self) -> Option<Status> {
         let mut guard = self.hardware.lock();
         let status = guard.hw.as_deref()?.status();
-        // A clock that goes backwards counts for nothing.
-        let busy = status.busy_ns.saturating_sub(guard.busy_ns);
-        guard.busy_ns = guard.busy_ns.max(status.busy_ns);
+        // It counts from 0 when the queue was bound anew after a reset.
+        let busy = status
+            .busy_ns
+            .checked_sub(guard.busy_ns)
+            .unwrap_or(status.busy_ns);
+        guard.busy_ns = status.busy_ns;
         drop(guard);
         self.usage.add_busy(self.class, busy);
         Some(status)

@@ -431,7 +431,7 @@ impl Gpu {
                 next = ladder.recovery.done(true, wall);
                 continue;
             };
-            gpu_warn!(self, "resetting {what:?}\n");
+            gpu_warn!(self, "resetting {what}\n");
             if !matches!(what, Reset::Slot(_)) {
                 self.scheduler.lock().pause();
             }
@@ -481,7 +481,7 @@ impl Gpu {
                 self.climb(ladder, next, None, wall)
             }
             Ok(ResetProgress::Refused) | Err(_) => {
-                gpu_warn!(self, "reset of {:?} refused\n", attempt.what);
+                gpu_warn!(self, "resetting {} was refused\n", attempt.what);
                 let next = ladder.recovery.done(false, wall);
                 self.climb(ladder, next, attempt.victim, wall)
             }

@@ -52,7 +52,10 @@ use crate::{
             Issued,
             Job, //
         },
-        queue::Queue,
+        queue::{
+            Health,
+            Queue, //
+        },
         recovery::{
             self,
             Cause, //
@@ -426,7 +429,8 @@ impl Scheduler {
     /// The last word about a queue that was destroyed.
     fn retired(&mut self, queue: QueueId) -> Option<Step> {
         let index = self.find(queue)?;
-        match core::mem::replace(self.places.get_mut(index)?, Place::Free) {
+        // The id is free when the hardware's side is gone too.
+        match core::mem::replace(self.places.get_mut(index)?, Place::Reserved) {
             Place::Used(mut entry) => {
                 // It was in no slot, so nobody waited for a reset.
                 entry.timeline.abandon(ECANCELED);
@@ -445,6 +449,7 @@ impl Scheduler {
         // An error says that it has been removed before.
         let _ = self.sched.remove_queue(entry.id);
         self.sched.slot_released(entry.id);
+        entry.queue.note_lost(Health::Innocent, None);
         entry.queue.close();
         entry.timeline.abandon(ENODEV);
         Some(entry)
@@ -663,20 +668,26 @@ impl Gpu {
     /// The board signalled something about an engine: a fence, a slot. From its interrupt handler,
     /// which may sleep.
     pub(crate) fn on_engine_event(self: &Arc<Self>, engine: EngineId) {
-        for index in 0..usize::from(self.info().queues) {
-            let concerned = self
-                .scheduler
-                .lock()
-                .entry(index)
-                .is_some_and(|entry| entry.queue.engine() == engine && !entry.is_idle());
-            if concerned {
-                self.collect(index);
-            }
+        let works = |entry: &Entry| entry.queue.engine() == engine && !entry.is_idle();
+        let mut from = 0;
+        while let Some(index) = self.next_queue(from, works) {
+            self.collect(index);
+            from = index + 1;
         }
         let scheduler = self.scheduler.lock();
         if !scheduler.is_stopped() {
             self.kick();
         }
+    }
+
+    /// The next queue for which `f` holds, from hardware id `from` on.
+    fn next_queue(&self, from: usize, f: impl Fn(&Entry) -> bool) -> Option<usize> {
+        let scheduler = self.scheduler.lock();
+        let rest = scheduler.places.get(from..)?;
+        let found = rest
+            .iter()
+            .position(|place| matches!(place, Place::Used(entry) if f(entry)))?;
+        from.checked_add(found)
     }
 
     /// Signals what ended at a hardware id.
@@ -732,7 +743,11 @@ impl Gpu {
                 (queue.id(), queue.write(&job, seqno, skip))
             }
             Step::Collect(index) => return self.collect(index),
-            Step::Retire(entry) => return entry.retire(),
+            Step::Retire(entry) => {
+                let id = entry.queue.id();
+                entry.retire();
+                return self.scheduler.lock().free_id(id);
+            }
         };
         let index = usize::from(index);
         let mut scheduler = self.scheduler.lock();
@@ -771,13 +786,10 @@ impl Gpu {
 
     /// Asks the board about queues that are being taken out of their slots.
     fn look_after_leaving(&self) {
-        for index in 0..usize::from(self.info().queues) {
-            let slot = self
-                .scheduler
-                .lock()
-                .entry(index)
-                .filter(|entry| entry.leaving.is_some())
-                .and_then(|entry| entry.slot);
+        let mut from = 0;
+        while let Some(index) = self.next_queue(from, |entry| entry.leaving.is_some()) {
+            from = index + 1;
+            let slot = self.scheduler.lock().entry(index).and_then(|e| e.slot);
             let Some(slot) = slot else { continue };
             if self.hal().slot(slot) == Ok(SlotState::Empty) {
                 self.scheduler.lock().left(index, slot);

@@ -185,7 +185,7 @@ fn prepare(
         let dependency = match wait {
             Wait::Fence(fence) => Dependency::Fence(fence),
             Wait::Earlier(index) => {
-                Dependency::Earlier(earlier.get(index).ok_or(EINVAL)?.job.clone())
+                Dependency::Earlier(earlier.get(index).ok_or(EINVAL)?.job.refusal().clone())
             }
         };
         dependencies.push(dependency, GFP_KERNEL_ACCOUNT)?;
