@@ -128,9 +128,12 @@ struct og1_dispatch {
 	__u32 grid[3];
 	/** @block: Work-items of a block in each dimension. */
 	__u32 block[3];
-	/** @stack: Memory for the stacks of one block. */
+	/** @stack: Memory for the stacks of one block, aligned to 16; 0 with @stack_bytes 0. */
 	__u64 stack;
-	/** @stack_bytes: Bytes of it for each work-item, a multiple of 16; 0: no stack. */
+	/**
+	 * @stack_bytes: Bytes of it for each work-item, a multiple of 16. 0: each has 16 KiB that
+	 * the board provides.
+	 */
 	__u32 stack_bytes;
 	/** @local_bytes: Bytes of block-local memory. */
 	__u32 local_bytes;

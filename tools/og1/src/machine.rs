@@ -436,6 +436,10 @@ impl Machine {
             (a, b) => a.or(b),
         };
         match event {
+            Some(_) if self.front.config().pace => {
+                self.let_pass(mem, elapsed, wakes);
+                Next::Later
+            }
             Some(time) => {
                 self.clock.advance_to(time);
                 Next::Again
@@ -462,7 +466,7 @@ impl Machine {
         self.clock.advance_to(start.saturating_add(took));
     }
 
-    /// Time passes at the pace of the wall clock; what hangs uses it up.
+    /// Time passes at the pace of the wall clock, up to the next event; what hangs uses it up.
     fn let_pass(&mut self, mem: &Mem<'_>, elapsed: u64, wakes: Option<u64>) {
         let start = self.clock.now();
         let events = [wakes, self.clock.alarm_at()];

@@ -34,6 +34,17 @@ impl Pace {
     }
 }
 
+/// Carries out requests until the wall clock is at `due`; false to end.
+fn wait_for_wall(board: &Board, due: Instant) -> bool {
+    while Instant::now() < due {
+        if !board.front().inbox.wait(Some(due)) {
+            return false;
+        }
+        board.machine().settle();
+    }
+    true
+}
+
 fn run(board: &Board) {
     let inbox = &board.front().inbox;
     let pace = board.front().config().pace;
@@ -48,10 +59,7 @@ fn run(board: &Board) {
         let next = board.step(u64::try_from(elapsed.as_nanos()).unwrap_or(0));
         waiting_since = None;
         let go_on = match next {
-            Next::Again if pace => {
-                let due = pacer.due(board.front().time());
-                due <= Instant::now() || inbox.wait(Some(due))
-            }
+            Next::Again if pace => wait_for_wall(board, pacer.due(board.front().time())),
             Next::Again => !inbox.stopped(),
             Next::Later => {
                 waiting_since = Some(now);

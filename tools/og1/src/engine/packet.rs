@@ -6,7 +6,6 @@ use crate::discovery::BLOCK_ITEMS;
 use crate::hw::isa::LDS_MAX;
 use crate::hw::mem;
 use crate::hw::packets::*;
-use crate::memory::Pa;
 
 /// Most words of a packet other than a no-op.
 pub const WORDS_MAX: usize = 8;
@@ -33,10 +32,9 @@ impl Address {
         match self {
             Address::Virtual(a) => a.checked_add(n).map(Address::Virtual),
             Address::Physical(a) => {
-                let pa = Pa::new(a)?;
-                let address = pa.address().checked_add(n)?;
-                let raw = a & mem::PA_SYSTEM | address;
-                (address <= mem::PA_MASK).then_some(Address::Physical(raw))
+                // Bits that are neither are left for whoever resolves the address.
+                let address = (a & mem::PA_MASK).checked_add(n)?;
+                (address <= mem::PA_MASK).then_some(Address::Physical(a & !mem::PA_MASK | address))
             }
         }
     }

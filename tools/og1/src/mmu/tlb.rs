@@ -43,8 +43,10 @@ impl Array {
     }
 
     fn place(&self, ctx: u16, page: u64) -> usize {
-        // Lengths are powers of two; the context spreads equal layouts.
-        let mixed = page ^ u64::from(ctx).wrapping_mul(0x9e37);
+        // Programs like round addresses: a multiplication spreads them, the top bits are the best.
+        let key = page ^ u64::from(ctx) << 48;
+        let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        // Lengths are powers of two.
         mixed as usize & (self.entries.len() - 1)
     }
 
