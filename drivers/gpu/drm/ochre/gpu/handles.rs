@@ -67,12 +67,8 @@ impl<T: Send + Sync> Handles<T> {
     }
 
     /// Calls `f` with each object.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&Arc<T>)) {
-        self.slots
-            .lock()
-            .iter()
-            .flatten()
-            .for_each(|object| f(object));
+    pub(crate) fn for_each(&self, f: impl FnMut(&Arc<T>)) {
+        self.slots.lock().iter().flatten().for_each(f);
     }
 
     fn index(handle: u32) -> Option<usize> {

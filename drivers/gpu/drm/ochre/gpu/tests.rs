@@ -11,12 +11,16 @@ use kernel::{
 };
 
 use crate::{
-    algo::sched::Priority,
+    algo::{
+        buddy::Request,
+        sched::Priority, //
+    },
     ext::dma_fence::{
         self,
         Fence,
         FenceRef,
-        FenceStatus, //
+        FenceStatus,
+        WaitOutcome, //
     },
     gpu::{
         device::now,
@@ -36,6 +40,7 @@ use crate::{
         },
         submit::Prepared,
         vm::Vm,
+        vram::VramBlock,
         wait::{
             self,
             Until, //
@@ -164,7 +169,7 @@ fn resets_of_slots(resets: &[Reset]) -> usize {
 }
 
 #[kunit_tests(ochre_gpu)]
-mod tests {
+mod jobs {
     use super::*;
 
     #[test]
@@ -606,6 +611,33 @@ mod tests {
         never.signal(Ok(()));
         bench.settle()?;
         assert!(bench.submit(&queue, &[], &[]).is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn vram_is_cleared_by_the_copy_engine_and_its_block_kept_until_then() -> Result {
+        let bench = Bench::new()?;
+        let request = Request::new(1 << 20);
+        let block = Arc::new(VramBlock::new(&bench.gpu, &request)?, GFP_KERNEL)?;
+        let free = bench.gpu.vram.stats().free;
+        let done = foreign_fence()?;
+        let seen = done.reference();
+        let gpu = bench.gpu.clone();
+        kernel::workqueue::system_unbound().try_spawn(GFP_KERNEL, move || {
+            let result = gpu.clear_vram(&block);
+            done.signal(result);
+        })?;
+        for _ in 0..1000 {
+            bench.step()?;
+            if seen.wait_interruptible(Some(1))? == WaitOutcome::Signaled {
+                break;
+            }
+        }
+        assert_eq!(seen.status(), FenceStatus::Done);
+        assert_eq!(bench.mock.cleared(), 1 << 20);
+        // The job was the last to hold the block, and it is over.
+        bench.gpu.flush();
+        assert_eq!(bench.gpu.vram.stats().free, free + (1 << 20));
         Ok(())
     }
 
