@@ -189,12 +189,6 @@ impl Ring {
         self.rptr = Pos(read);
         Ok(freed)
     }
-
-    /// Declares everything read, once a reset has made sure that the board reads no more.
-    pub(crate) fn discard(&mut self) {
-        // INVARIANT: The ring is empty.
-        self.rptr = self.wptr;
-    }
 }
 
 /// Words that may be written and are not yet the board's. Dropping it gives them back.

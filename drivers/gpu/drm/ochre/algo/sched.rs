@@ -283,22 +283,6 @@ impl<J> Sched<J> {
         }
     }
 
-    /// Lets a cancelled queue take jobs again, once it has given back its jobs and its slot:
-    /// before that `EBUSY`.
-    pub(crate) fn revive(&mut self, queue: QueueId) -> Result {
-        let index = self.index(queue).ok_or(ENOENT)?;
-        self.change(index, |q| match q.health {
-            Health::Good => Ok(()),
-            Health::Failed(_) if !q.has_jobs() && q.seat == Seat::Away => {
-                q.health = Health::Good;
-                Ok(())
-            }
-            Health::Failed(_) => Err(EBUSY),
-            Health::Removed => Err(ENOENT),
-        })
-        .unwrap_or(Err(ENOENT))
-    }
-
     /// Removes a queue: as [`Sched::cancel`], and [`Action::Retire`] is the last of it. `ENOENT`
     /// if that was done before.
     pub(crate) fn remove_queue(&mut self, queue: QueueId) -> Result {
@@ -311,13 +295,6 @@ impl<J> Sched<J> {
             }
         })
         .unwrap_or(Err(ENOENT))
-    }
-
-    /// Changes the priority of a queue. That in its descriptor changes when it is bound next.
-    pub(crate) fn set_priority(&mut self, queue: QueueId, priority: Priority) {
-        if let Some(index) = self.index(queue) {
-            self.change(index, |q| q.spec.priority = priority);
-        }
     }
 
     /// A time slice is over: seats may change hands among equals.
@@ -704,7 +681,7 @@ mod tests {
 
         fn step(&mut self, rng: &mut Prng) -> Result<bool> {
             let n = rng.index(self.queues.len());
-            match rng.below(20) {
+            match rng.below(19) {
                 0..=6 => {
                     let blockers = if rng.chance(70) { 0 } else { 1 + rng.below(2) };
                     let credits = 1 + rng.below(10);
@@ -723,20 +700,6 @@ mod tests {
                     let c = rng.below(2) as u8;
                     let priority = Priority::from_level(rng.below(4) as u8).unwrap_or_default();
                     self.add(spec(c, priority))?;
-                }
-                19 if rng.chance(50) && !self.queues[n].removed => {
-                    let q = &mut self.queues[n];
-                    let ready = q.seat.is_none() && q.first(Fate::Queued).is_none();
-                    let revived = self.sched.revive(q.id).is_ok();
-                    if revived {
-                        q.failed = None;
-                    }
-                    return Ok(revived == (q.is_good() || ready));
-                }
-                19 if !self.queues[n].removed => {
-                    let priority = Priority::from_level(rng.below(4) as u8).unwrap_or_default();
-                    self.queues[n].spec.priority = priority;
-                    self.sched.set_priority(self.queues[n].id, priority);
                 }
                 _ => (),
             }

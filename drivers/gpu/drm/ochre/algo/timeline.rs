@@ -138,19 +138,9 @@ impl<P> Timeline<P> {
         self.issued.next()
     }
 
-    /// The last seqno that was issued.
-    pub(crate) fn issued(&self) -> Seqno {
-        self.issued
-    }
-
     /// The last seqno that is complete, well or badly.
     pub(crate) fn completed(&self) -> Seqno {
         self.completed
-    }
-
-    /// Returns whether a job is complete, well or badly.
-    pub(crate) fn is_complete(&self, seqno: Seqno) -> bool {
-        seqno <= self.completed
     }
 
     /// Returns whether everything that was issued has left.

@@ -26,7 +26,6 @@ mod leaf;
 mod mapping;
 
 pub(crate) use leaf::{
-    tables_needed,
     LeafRun,
     LeafSize,
     Leaves, //
@@ -37,8 +36,7 @@ pub(crate) use mapping::{
     Mapping,
     MemoryType,
     VaError,
-    VaRange,
-    VA_BITS, //
+    VaRange, //
 };
 
 /// Bytes of the largest page: up to its boundaries a cut has to rewrite.
@@ -59,18 +57,6 @@ pub(crate) enum Step<T> {
     },
     /// Write the entries of a mapping where there is none now.
     Map(Mapping<T>),
-}
-
-impl<T> Step<T> {
-    /// Page tables that the step can need at most.
-    pub(crate) fn tables_needed(&self) -> u64 {
-        match self {
-            Self::Unmap { left, right, .. } => {
-                u64::from(left.is_some()) + u64::from(right.is_some())
-            }
-            Self::Map(m) => tables_needed(&m.range),
-        }
-    }
 }
 
 /// The mappings of one address space. Guarded by the lock of the VM.
@@ -110,11 +96,6 @@ impl<T: Clone + PartialEq> VaSpace<T> {
             at: range.start(),
             end: range.end(),
         }
-    }
-
-    /// Returns whether nothing is mapped.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tree.is_empty()
     }
 
     /// Bytes of address space that are mapped.
@@ -595,7 +576,7 @@ mod tests {
 
     #[test]
     fn ranges_are_checked_where_they_enter() {
-        let top = 1 << VA_BITS;
+        let top = 1 << mapping::VA_BITS;
         assert!(VaRange::new(0, top).is_ok());
         assert!(VaRange::new(top - PAGE, PAGE).is_ok());
         for (start, len) in [
@@ -657,14 +638,5 @@ mod tests {
             }
             Ok(())
         })
-    }
-
-    #[test]
-    fn page_tables_are_counted_at_every_level() -> Result {
-        assert!(tables_needed(&range(0, 1)?) == 3);
-        assert!(tables_needed(&range(511, 2)?) == 4);
-        // One page on either side of 512 GiB: two of each level.
-        assert!(tables_needed(&range((1 << 27) - 1, 2)?) == 6);
-        Ok(())
     }
 }

@@ -82,7 +82,7 @@ pub(crate) enum Health {
     Good,
     /// It was cancelled: jobs are refused with this error, those that it had and that did not run
     /// come back in `Action::Cancel`, those in flight are forgotten, and the slot is given up.
-    /// Stays so until it is revived.
+    /// Stays so: who has to go on makes another queue.
     Failed(Error),
     /// As failed, and its id is known only until `Action::Retire`.
     Removed,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which page sizes a mapping gets, and how many page tables it can need.
-
-use super::mapping::VaRange;
+//! Which page sizes a mapping gets.
 
 /// Sizes of a page-table leaf (og1.rst, section "Page tables").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,13 +108,4 @@ impl Iterator for Leaves {
         self.len -= len;
         Some(run)
     }
-}
-
-/// Returns how many page tables below the root a range can need at most: one per 2 MiB, 1 GiB and
-/// 512 GiB that it touches.
-pub(crate) fn tables_needed(range: &VaRange) -> u64 {
-    [21, 30, 39]
-        .into_iter()
-        .map(|shift| ((range.end() - 1) >> shift) - (range.start() >> shift) + 1)
-        .sum()
 }

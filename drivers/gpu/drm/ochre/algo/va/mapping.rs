@@ -11,7 +11,7 @@ use kernel::{
 use super::leaf::LeafSize;
 
 /// Bits of a GPU virtual address.
-pub(crate) const VA_BITS: u32 = 48;
+pub(super) const VA_BITS: u32 = 48;
 
 /// Smallest page; ranges, offsets and addresses are multiples of it.
 const PAGE: u64 = LeafSize::Size4K.bytes();
