@@ -31,6 +31,7 @@ use super::{
         Start, //
     },
     hw::{
+        isa::STACK_BASE,
         mem::{
             PT_LEVELS,
             VA_BITS, //
@@ -57,7 +58,7 @@ use super::{
         self,
         Regs, //
     },
-    slots, //
+    slots::Slots, //
 };
 use crate::{
     algo::{
@@ -76,6 +77,7 @@ use crate::{
         Correlation,
         Engine,
         EngineClass,
+        EngineId,
         Fault,
         Hal,
         HwQueue,
@@ -113,6 +115,7 @@ pub(super) struct Og1 {
     #[pin]
     bound: Mutex<bool>,
     regs: Arc<Regs>,
+    slots: Arc<Slots>,
     info: Info,
     vectors: usize,
     image: Image,
@@ -136,11 +139,24 @@ impl Og1 {
     ) -> impl PinInit<Self, Error> + 'a {
         let dev: &device::Device<Bound> = pdev.as_ref();
         pin_init::pin_init_scope(move || {
+            let mut board = board;
+            let fuses = image.info().engines;
+            board.engines.retain(|engine| fuses >> engine.index & 1 != 0);
+            if board.engines.is_empty() {
+                dev_err!(pdev, "the firmware's fuses leave no engine switched on\n");
+                return Err(EINVAL);
+            }
             let info = describe(&board, &image)?;
+            let mut engines = KVec::with_capacity(board.engines.len(), GFP_KERNEL)?;
+            for engine in &board.engines {
+                engines.push(engine.index, GFP_KERNEL)?;
+            }
+            let slots = Arc::new(Slots::new(regs.clone(), engines), GFP_KERNEL)?;
             Ok(try_pin_init!(Self {
                 pdev: pdev.into(),
                 bound <- new_mutex!(true),
                 regs,
+                slots,
                 info,
                 vectors: usize::try_from(board.vectors)?,
                 image,
@@ -170,6 +186,11 @@ impl Og1 {
     /// Interrupt vectors of the board.
     pub(super) fn vectors(&self) -> usize {
         self.vectors
+    }
+
+    /// The engine with number `index` in the registers, if it is switched on.
+    pub(super) fn engine_at(&self, index: u8) -> Option<EngineId> {
+        self.slots.engine_at(index)
     }
 
     /// Its registers.
@@ -261,8 +282,9 @@ fn describe(board: &Board, image: &Image) -> Result<Info> {
         firmware: image.info().version,
         vram_size: board.vram,
         aperture_size: board.aperture,
-        // The first page stays free, so that a null pointer faults.
-        va: 4096..1 << board.va_bits.min(VA_BITS),
+        // The first page stays free, so that a null pointer faults; from the stacks' window on,
+        // addresses do not reach the page tables.
+        va: 4096..STACK_BASE.min(1 << board.va_bits.min(VA_BITS)),
         page_table: PageTableShape {
             levels: PT_LEVELS as u8,
             entries_log2: 9,
@@ -338,7 +360,7 @@ impl Hal for Og1 {
     }
 
     fn new_queue(&self, config: &QueueConfig) -> Result<KBox<dyn HwQueue>> {
-        let queue = self.with_bound(|dev| Queue::new(dev, self.regs.clone(), config))?;
+        let queue = self.with_bound(|dev| Queue::new(dev, self.slots.clone(), config))?;
         Ok(KBox::new(queue, GFP_KERNEL)?)
     }
 
@@ -347,7 +369,7 @@ impl Hal for Og1 {
     }
 
     fn slot(&self, slot: SlotId) -> Result<SlotState> {
-        slots::state(&self.regs, slot)
+        self.slots.state(slot)
     }
 
     fn next_fault(&self) -> Result<Option<Fault>> {
@@ -358,11 +380,11 @@ impl Hal for Og1 {
         let mut current = self.reset.lock();
         let timeout = match what {
             Reset::Slot(slot) => {
-                slots::reset(&self.regs, slot)?;
+                self.slots.reset(slot)?;
                 RESET_TIMEOUT
             }
             Reset::Engine(engine) => {
-                slots::reset_engine(&self.regs, engine)?;
+                self.slots.reset_engine(engine)?;
                 RESET_TIMEOUT
             }
             Reset::Device => {
@@ -384,8 +406,8 @@ impl Hal for Og1 {
             return Ok(ResetProgress::Refused);
         };
         let progress = match what {
-            Reset::Slot(slot) => slots::poll_reset(&self.regs, slot)?,
-            Reset::Engine(engine) => slots::poll_reset_engine(&self.regs, engine)?,
+            Reset::Slot(slot) => self.slots.poll_reset(slot)?,
+            Reset::Engine(engine) => self.slots.poll_reset_engine(engine)?,
             Reset::Device => self.poll_device_reset(resetting)?,
         };
         if progress == ResetProgress::Pending {

@@ -44,6 +44,8 @@ pub(super) enum EngineKind {
 /// An engine as the board describes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Engine {
+    /// Number of its registers.
+    pub(super) index: u8,
     /// What it does.
     pub(super) kind: EngineKind,
     /// Hardware slots, 1 to `SLOTS_MAX`.
@@ -184,6 +186,7 @@ impl Board {
         }
         let mut engines = KVec::with_capacity(count, GFP_KERNEL)?;
         for index in 0..count {
+            let number = u8::try_from(index)?;
             let id = regs.read_at::<regs::ENG_ID>(index)?;
             let slots = u8::try_from(u32::from(id.slots()))?;
             if slots == 0 || usize::from(slots) > SLOTS_MAX {
@@ -194,6 +197,7 @@ impl Board {
                 UNIT_COMPUTE => {
                     let caps = regs.read_at::<regs::ENG_CAPS>(index)?;
                     Engine {
+                        index: number,
                         kind: EngineKind::Compute,
                         slots,
                         lanes: caps.lanes().into(),
@@ -202,6 +206,7 @@ impl Board {
                     }
                 }
                 UNIT_COPY => Engine {
+                    index: number,
                     kind: EngineKind::Copy,
                     slots,
                     lanes: 0,

@@ -64,6 +64,8 @@ pub(super) struct Info {
     pub(super) name: [u8; 32],
     /// Version: major << 16 | minor.
     pub(super) version: u32,
+    /// Engines that the fuses leave switched on, a bit for each.
+    pub(super) engines: u32,
     /// Fastest core clock in kHz.
     pub(super) core_max_khz: u32,
     /// Fastest memory clock in kHz.
@@ -110,6 +112,7 @@ fn parse(data: &[u8]) -> Result<Info> {
     Ok(Info {
         name,
         version: word(data, offset_of!(FirmwareHeader, version))?,
+        engines: word(data, offset_of!(FirmwareHeader, engines))?,
         core_max_khz: word(data, fastest + offset_of!(FirmwarePstate, core_khz))?,
         memory_max_khz: word(data, fastest + offset_of!(FirmwarePstate, memory_khz))?,
     })

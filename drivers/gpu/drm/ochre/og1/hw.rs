@@ -5,6 +5,9 @@
 //! `Documentation/gpu/ochre/og1.rst`.
 
 #[allow(dead_code, unreachable_pub)]
+#[path = "../../../../../include/ochre/og1_isa.rs"]
+pub(super) mod isa;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../../../../../include/ochre/og1_mem.rs"]
 pub(super) mod mem;
 #[allow(dead_code, unreachable_pub)]

@@ -39,14 +39,18 @@ enum Purpose {
     Time,
     /// An engine.
     Engine(EngineId),
+    /// An engine that the fuses switched off.
+    Nothing,
 }
 
 impl Purpose {
-    fn of(vector: usize) -> Result<Self> {
+    fn of(board: &Og1, vector: usize) -> Result<Self> {
         Ok(match vector {
             VECTOR_FAULT => Self::Fault,
             v if v < VECTOR_ENGINE0 => Self::Time,
-            v => Self::Engine(EngineId(u8::try_from(v - VECTOR_ENGINE0)?)),
+            v => board
+                .engine_at(u8::try_from(v - VECTOR_ENGINE0)?)
+                .map_or(Self::Nothing, Self::Engine),
         })
     }
 
@@ -54,7 +58,7 @@ impl Purpose {
         match self {
             Self::Fault => c"ochre-fault",
             Self::Time => c"ochre-time",
-            Self::Engine(_) => c"ochre-engine",
+            Self::Engine(_) | Self::Nothing => c"ochre-engine",
         }
     }
 }
@@ -85,7 +89,7 @@ impl ThreadedHandler for Vector {
                 let _ = self.acknowledge();
                 self.gpu.on_fault();
             }
-            Purpose::Time => {
+            Purpose::Time | Purpose::Nothing => {
                 let _ = self.acknowledge();
             }
         }
@@ -131,7 +135,7 @@ impl<'a> Interrupts<'a> {
 
         let mut handlers = KVec::with_capacity(count, GFP_KERNEL)?;
         for index in 0..count {
-            let purpose = Purpose::of(index)?;
+            let purpose = Purpose::of(board, index)?;
             let vector = Vector {
                 index,
                 purpose,

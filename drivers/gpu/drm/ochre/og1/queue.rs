@@ -58,8 +58,7 @@ use super::{
         SharedWords,
         WORD, //
     },
-    regs::Regs,
-    slots, //
+    slots::Slots, //
 };
 use crate::{
     algo::{
@@ -113,16 +112,20 @@ const FENCE_VALUE: usize = field(FENCE, offset_of!(FenceRecord, value));
 pub(super) struct Queue {
     id: u16,
     memory: SharedWords,
-    regs: Arc<Regs>,
+    slots: Arc<Slots>,
 }
 
 impl Queue {
     /// Makes the memory of a queue, with its descriptor filled in. Sleeps.
-    pub(super) fn new(dev: &Device<Bound>, regs: Arc<Regs>, config: &QueueConfig) -> Result<Self> {
+    pub(super) fn new(
+        dev: &Device<Bound>,
+        slots: Arc<Slots>,
+        config: &QueueConfig,
+    ) -> Result<Self> {
         let queue = Self {
             id: config.id,
             memory: SharedWords::new(dev, TOTAL)?,
-            regs,
+            slots,
         };
         queue.describe(config)?;
         Ok(queue)
@@ -229,7 +232,7 @@ impl HwQueue for Queue {
     }
 
     fn doorbell(&self) -> Result {
-        self.regs.ring_doorbell(self.id)
+        self.slots.regs().ring_doorbell(self.id)
     }
 
     fn status(&self) -> Status {
@@ -263,10 +266,11 @@ impl HwQueue for Queue {
         }
         self.memory
             .write(field(DESC, offset_of!(QueueDesc, start)), start.get())?;
-        slots::bind(&self.regs, slot, encode_addr(self.memory.address(DESC)))
+        self.slots
+            .bind(slot, encode_addr(self.memory.address(DESC)))
     }
 
     fn unbind(&self, slot: SlotId) -> Result {
-        slots::unbind(&self.regs, slot)
+        self.slots.unbind(slot)
     }
 }
