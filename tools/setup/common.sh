@@ -74,7 +74,7 @@ clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 # elsewhere. HOWFAR is a command (a shell function) that prints a few words, such as "312 of 1100
 # objects". When CMD fails the end of its log is shown and its status returned.
 progress() {
-	local label=$1 log=$2 howfar=$3 pid start now next=2 status=0 tty= said=
+	local label=$1 log=$2 howfar=$3 pid start now next=2 status=0 tty='' said=''
 	shift 3
 	[ -t 2 ] && tty=1
 	mkdir -p "$(dirname "$log")"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # others use what is set here
 #
 # Where things are. Sourced after `set -euo pipefail`; brings common.sh with it.
 #
