@@ -39,6 +39,9 @@ use crate::request::Request;
 /// few milliseconds; this is for a host that is badly overloaded.
 const SETTLE_LIMIT: Duration = Duration::from_secs(2);
 
+/// Requests that may wait. A guest behind QEMU cannot have more than some hundreds under way.
+const PENDING_MAX: usize = 16384;
+
 /// Why there is no board.
 #[derive(Debug, Error)]
 pub enum BoardError {
@@ -116,6 +119,10 @@ impl Board {
 
     /// Asks for something. It has happened when the registers that show it are read.
     pub fn request(&self, request: Request) {
+        if self.front.inbox.pending() >= PENDING_MAX && !self.settle() {
+            log::warn!("{request:?} comes too fast and is dropped");
+            return;
+        }
         self.front.inbox.post(request);
         self.try_settle();
     }

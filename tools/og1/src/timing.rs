@@ -5,6 +5,9 @@
 
 /// Length of a scheduling quantum in ns of board time.
 pub const QUANTUM_NS: u64 = 10_000;
+/// Longest wait of a queue over which an idle clock jumps, in ns: an hour. Longer waits take as long
+/// as they say, so that no user can send the board to the end of time.
+pub const JUMP_MAX_NS: u64 = 3_600_000_000_000;
 /// Fetching and decoding a packet.
 pub const PACKET_CYCLES: u64 = 32;
 /// Bytes that an engine copies or fills per cycle of the memory clock.

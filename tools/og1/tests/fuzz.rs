@@ -75,7 +75,7 @@ impl Fuzz {
             1 => u64::MAX,
             2 => rng.gen_range(0..64),
             3 => 1 << rng.gen_range(0..64),
-            4 => DMA + rng.gen_range(0..SYSTEM_BYTES) | PA_SYSTEM,
+            4 => (DMA + rng.gen_range(0..SYSTEM_BYTES)) | PA_SYSTEM,
             5 => rng.gen_range(0..32 << 20) & !7,
             6 => bench.board.vram().len() - rng.gen_range(0..64),
             7 => rng.gen::<u64>() >> rng.gen_range(0..64),

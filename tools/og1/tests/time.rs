@@ -139,6 +139,25 @@ fn a_latched_time_pairs_with_the_cpus_clock() {
     assert_eq!(u64::from(bench.read(Reg::LATCH_LO, 0)), now);
 }
 
+#[test]
+fn a_queue_that_waits_for_the_end_of_time_does_not_take_the_board_there() {
+    let mut bench = Bench::new();
+    let mut q = bench.queue(2);
+    bench.push(&mut q, &pkt(PKT_WAIT_UNTIL, 0, 0, &[u64::MAX]));
+    assert_eq!(bench.run(), Next::Later);
+    bench.pass(1_000_000);
+    assert!(bench.time() < 2_000_000);
+    // An hour is a jump.
+    bench.unbind(&q);
+    let mut q = bench.queue(3);
+    bench.push(
+        &mut q,
+        &pkt(PKT_WAIT_UNTIL, FLAG_RELATIVE, 0, &[3_000_000_000_000]),
+    );
+    assert_eq!(bench.run(), Next::Rest);
+    assert!(bench.time() > 3_000_000_000_000);
+}
+
 /// A load with everything in it: four engines, two slots each, semaphores between them, compute with
 /// TLB misses, waits. What the doorbells' order and the steps between them are is up to `shuffle`.
 fn mixed_load(shuffle: u64) -> (Vec<Event>, Vec<u8>, Vec<u64>) {

@@ -143,8 +143,8 @@ impl Engine {
         }
     }
 
-    /// What the engine would do with time now.
-    pub fn need(&self, gate_closed: bool) -> Need {
+    /// What the engine would do with time at board time `now`.
+    pub fn need(&self, gate_closed: bool, now: u64) -> Need {
         let mut need = Need::Rest;
         for queue in self.queues() {
             let hangs = self.hung || queue.hung;
@@ -152,7 +152,12 @@ impl Engine {
                 State::Ready if queue.runnable(gate_closed) && hangs => Need::Time,
                 State::Ready if queue.runnable(gate_closed) => Need::Work,
                 State::Waiting if gate_closed => Need::Rest,
-                State::Waiting => queue.waits_until().map_or(Need::Time, Need::Until),
+                State::Waiting => match queue.waits_until() {
+                    Some(time) if time.saturating_sub(now) <= timing::JUMP_MAX_NS => {
+                        Need::Until(time)
+                    }
+                    _ => Need::Time,
+                },
                 _ => Need::Rest,
             };
             need = match (need, wants) {

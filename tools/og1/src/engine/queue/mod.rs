@@ -8,16 +8,17 @@
 //!                                            ▼
 //!                                         Faulted ── reset ──▶ Empty
 //! ```
+//!
+//! - `control`: the control page. `stream`: the doorbell rule, positions, packets from words.
+//! - this file: states, work in turns, leaving a slot.
 
-use std::mem::offset_of;
-use std::sync::atomic::fence;
-use std::sync::atomic::Ordering;
+mod control;
+mod stream;
 
 use crate::compute::Compute;
 use crate::fault::Access;
 use crate::fault::Fault;
 use crate::hw::mem;
-use crate::hw::mem::ControlPage;
 use crate::hw::mem::FaultEntry;
 use crate::hw::regs;
 use crate::judge::Rule;
@@ -26,17 +27,13 @@ use crate::save::Buffer;
 use crate::save::Progress;
 use crate::save::Record;
 use crate::save::Work;
-use crate::timing;
 use crate::trace::What;
 
 use super::cx::Cx;
 use super::exec;
 use super::exec::Job;
 use super::exec::Step;
-use super::packet;
-use super::packet::Address;
-use super::packet::Header;
-use super::packet::Place;
+use control::Control;
 
 /// State of a queue in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +79,7 @@ pub struct Queue {
     privileged: bool,
     ring: Pa,
     ring_words: u64,
-    control: Pa,
+    control: Control,
     save: Pa,
     rptr: u64,
     wptr: u64,
@@ -125,7 +122,7 @@ impl Queue {
             privileged: desc.flags & mem::QUEUE_PRIVILEGED != 0,
             ring: parts.ring,
             ring_words: 1 << desc.ring_log2.min(mem::RING_LOG2_MAX),
-            control: parts.control,
+            control: Control::new(parts.control),
             save: parts.save,
             rptr,
             wptr: rptr,
@@ -176,113 +173,37 @@ impl Queue {
         }
     }
 
-    // The control page.
-
-    fn put<T: ochre_vfio_user::Word>(&self, cx: &Cx<'_>, at: usize, value: T) -> Result<(), Fault> {
-        let pa = self.control.offset(at as u64);
-        cx.mem
-            .store(pa, value)
-            .map_err(|_| cx.bus_fault(pa.raw(), Access::Write))
-    }
-
-    fn publish_event(&self, cx: &Cx<'_>, event: u64) -> Result<(), Fault> {
-        self.put(cx, offset_of!(ControlPage, event), event)
-    }
-
-    fn publish_state(&self, cx: &Cx<'_>, state: u32) -> Result<(), Fault> {
-        self.put(cx, offset_of!(ControlPage, error), self.error())?;
-        self.put(cx, offset_of!(ControlPage, state), state)
-    }
-
-    /// Writes position and work; the position last, since it gives words of the ring back.
-    fn publish_work(&self, cx: &Cx<'_>) -> Result<(), Fault> {
-        self.put(
-            cx,
-            offset_of!(ControlPage, instructions),
-            self.work.instructions,
-        )?;
-        self.put(cx, offset_of!(ControlPage, cycles), self.work.cycles)?;
-        self.put(cx, offset_of!(ControlPage, busy_ns), self.work.busy_ns)?;
-        self.put(
-            cx,
-            offset_of!(ControlPage, retired_at),
-            self.work.retired_at,
-        )?;
-        self.put(cx, offset_of!(ControlPage, retired), self.work.retired)?;
-        self.put(cx, offset_of!(ControlPage, rptr), self.rptr)
-    }
-
     /// Adds the cycles since the last time to the queue's account.
     fn account(&mut self, cx: &Cx<'_>) {
         let mark = (cx.used(), cx.now());
-        self.work.cycles += mark.0 - self.mark.0.min(mark.0);
-        self.work.busy_ns += mark.1 - self.mark.1.min(mark.1);
+        self.work.cycles = self
+            .work
+            .cycles
+            .wrapping_add(mark.0.saturating_sub(self.mark.0));
+        self.work.busy_ns = self
+            .work
+            .busy_ns
+            .wrapping_add(mark.1.saturating_sub(self.mark.1));
         self.mark = mark;
     }
 
     /// Counts `n` units of progress.
     pub(super) fn progress(&mut self, cx: &Cx<'_>, n: u64) {
         if n != 0 {
-            self.work.retired += n;
+            self.work.retired = self.work.retired.wrapping_add(n);
             self.work.retired_at = cx.now();
         }
     }
 
     /// Counts instructions.
     pub(super) fn executed(&mut self, n: u64) {
-        self.work.instructions += n;
+        self.work.instructions = self.work.instructions.wrapping_add(n);
     }
 
     /// Brings the control page up to date before a fence.
     pub(super) fn before_fence(&mut self, cx: &Cx<'_>) -> Result<(), Fault> {
         self.account(cx);
-        self.publish_work(cx)
-    }
-
-    // Doorbell and sleep.
-
-    /// The producer's position, if it makes sense.
-    fn read_wptr(&self, cx: &Cx<'_>) -> Result<u64, Fault> {
-        let pa = self.control.offset(offset_of!(ControlPage, wptr) as u64);
-        let wptr: u64 = cx
-            .mem
-            .load(pa)
-            .map_err(|_| cx.bus_fault(pa.raw(), Access::Read))?;
-        let ahead = wptr.checked_sub(self.rptr);
-        if wptr < self.wptr || ahead.is_none_or(|n| n > self.ring_words) {
-            cx.front.judge.report(Rule::Wptr, wptr);
-            return Err(Fault {
-                addr: wptr,
-                ..Fault::packet(mem::FAULT_RING)
-            });
-        }
-        Ok(wptr)
-    }
-
-    /// Looks for work: after a bind, a doorbell, or the end of the ring. Leaves the queue ready, or
-    /// asleep with the position published at which it wants to be woken.
-    fn look(&mut self, cx: &mut Cx<'_>) -> Result<(), Fault> {
-        self.wptr = self.read_wptr(cx)?;
-        if self.wptr == self.rptr {
-            self.publish_event(cx, self.rptr)?;
-            // The producer stores its position, then reads EVENT; here it is the other way round.
-            // One of the two sees the other's store.
-            fence(Ordering::SeqCst);
-            self.wptr = self.read_wptr(cx)?;
-        }
-        let (state, event) = if self.wptr == self.rptr {
-            (State::Idle, self.rptr)
-        } else {
-            (State::Ready, mem::EVENT_AWAKE)
-        };
-        if self.state != state {
-            self.state = state;
-            self.publish_state(cx, self.slot_state())?;
-        }
-        if state == State::Ready {
-            self.publish_event(cx, event)?;
-        }
-        Ok(())
+        self.control.put_work(cx, &self.work, self.rptr)
     }
 
     /// The doorbell was rung, or the queue was bound.
@@ -298,8 +219,9 @@ impl Queue {
     pub fn bound(&mut self, cx: &mut Cx<'_>) {
         let begun = self.buffer.is_some() || self.resume != Progress::Start;
         let result = self
-            .publish_work(cx)
-            .and_then(|()| self.publish_state(cx, regs::SLOT_IDLE))
+            .control
+            .put_work(cx, &self.work, self.rptr)
+            .and_then(|()| self.control.put_state(cx, regs::SLOT_IDLE, self.error()))
             .and_then(|()| self.look(cx));
         match result {
             Err(fault) => self.fail(cx, fault, 0),
@@ -347,9 +269,10 @@ impl Queue {
     /// Last words; a control page that is gone has been reported already.
     fn publish_end(&mut self, cx: &mut Cx<'_>, state: u32) {
         let result = self
-            .publish_event(cx, self.rptr)
-            .and_then(|()| self.publish_work(cx))
-            .and_then(|()| self.publish_state(cx, state));
+            .control
+            .put_event(cx, self.rptr)
+            .and_then(|()| self.control.put_work(cx, &self.work, self.rptr))
+            .and_then(|()| self.control.put_state(cx, state, self.error()));
         if let Err(fault) = result {
             log::debug!("queue {}: control page: {fault:?}", self.id);
         }
@@ -366,7 +289,7 @@ impl Queue {
     pub fn end(&mut self, cx: &mut Cx<'_>) {
         self.account(cx);
         if !matches!(self.state, State::Faulted(_)) {
-            if let Err(fault) = self.publish_work(cx) {
+            if let Err(fault) = self.control.put_work(cx, &self.work, self.rptr) {
                 self.fail(cx, fault, 0);
             }
         }
@@ -440,7 +363,7 @@ impl Queue {
     fn wait(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Waiting;
         cx.trace(What::Wait);
-        if let Err(fault) = self.publish_state(cx, regs::SLOT_WAITING) {
+        if let Err(fault) = self.control.put_state(cx, regs::SLOT_WAITING, self.error()) {
             self.fail(cx, fault, 0);
         }
     }
@@ -456,128 +379,12 @@ impl Queue {
             Ok(false) => {}
             Ok(true) => {
                 self.state = State::Ready;
-                if let Err(fault) = self.publish_state(cx, regs::SLOT_READY) {
+                if let Err(fault) = self.control.put_state(cx, regs::SLOT_READY, self.error()) {
                     self.fail(cx, fault, 0);
                 }
             }
             Err(fault) => self.fail(cx, fault, header),
         }
-    }
-
-    /// Words from the position on that may be read.
-    fn available(&self) -> u64 {
-        match self.buffer {
-            Some(buffer) => buffer.words.saturating_sub(buffer.pos),
-            None => self.wptr.saturating_sub(self.rptr),
-        }
-    }
-
-    fn place(&self, cx: &Cx<'_>) -> Place {
-        Place {
-            privileged: self.privileged && self.buffer.is_none(),
-            ring: self.buffer.is_none(),
-            compute: cx.engine < cx.front.config().compute,
-        }
-    }
-
-    /// The word `n` words behind the position.
-    fn word(&self, cx: &mut Cx<'_>, n: u64) -> Result<u64, Fault> {
-        match self.buffer {
-            Some(buffer) => {
-                let va = buffer.addr.saturating_add((buffer.pos + n) * 8);
-                cx.load(self.ctx, Address::Virtual(va))
-            }
-            None => {
-                let at = self.rptr.wrapping_add(n) & (self.ring_words - 1);
-                let pa = self.ring.offset(at * 8);
-                cx.mem
-                    .load(pa)
-                    .map_err(|_| cx.bus_fault(pa.raw(), Access::Read))
-            }
-        }
-    }
-
-    /// Header at the position as far as it can be read, for a fault entry.
-    fn header(&self, cx: &mut Cx<'_>) -> u32 {
-        match self.buffer {
-            Some(_) => 0,
-            None => self.word(cx, 0).unwrap_or(0) as u32,
-        }
-    }
-
-    /// Position of the packet, for a fault entry.
-    fn position(&self) -> u64 {
-        match self.buffer {
-            Some(buffer) => buffer.addr.saturating_add(buffer.pos * 8),
-            None => self.rptr,
-        }
-    }
-
-    /// Takes the packet at the position; false if there is none, in which case the queue may have
-    /// gone to sleep.
-    fn fetch(&mut self, cx: &mut Cx<'_>) -> Result<bool, Fault> {
-        let available = self.available();
-        if available == 0 {
-            self.account(cx);
-            self.publish_work(cx)?;
-            self.look(cx)?;
-            if self.state == State::Idle {
-                cx.trace(What::Sleep);
-            }
-            return Ok(false);
-        }
-        cx.spend(timing::PACKET_CYCLES);
-        let place = self.place(cx);
-        let header = Header(self.word(cx, 0)?);
-        let words = header.words(place).map_err(Fault::packet)?;
-        if words > available {
-            return Err(Fault::packet(mem::FAULT_PACKET));
-        }
-        let mut operands = [0; packet::WORDS_MAX - 1];
-        if header.opcode() != crate::hw::packets::PKT_NOP {
-            for (n, operand) in (1..words).zip(&mut operands) {
-                *operand = self.word(cx, n)?;
-            }
-        }
-        let packet = packet::decode(header, &operands, place).map_err(Fault::packet)?;
-        cx.trace(What::Start(header.opcode()));
-        let progress = std::mem::take(&mut self.resume);
-        self.job = Some(Box::new(Job::new(packet, header, words, progress)));
-        Ok(true)
-    }
-
-    /// The packet is done: moves the position behind it and `skip` words more.
-    fn retire(&mut self, cx: &mut Cx<'_>, job: &Job, skip: u64) -> Result<(), Fault> {
-        let words = job.words.saturating_add(skip);
-        if words > self.available() {
-            return Err(Fault::packet(mem::FAULT_PACKET));
-        }
-        self.count_packet(cx, job.header.opcode());
-        if let Some(buffer) = &mut self.buffer {
-            buffer.pos += words;
-            if buffer.pos < buffer.words {
-                return Ok(());
-            }
-            // The packet in the ring that started the buffer is done with it.
-            self.buffer = None;
-            self.count_packet(cx, crate::hw::packets::PKT_INDIRECT);
-            self.rptr += 2;
-        } else {
-            self.rptr += words;
-        }
-        self.put(
-            cx,
-            offset_of!(ControlPage, retired_at),
-            self.work.retired_at,
-        )?;
-        self.put(cx, offset_of!(ControlPage, retired), self.work.retired)?;
-        self.put(cx, offset_of!(ControlPage, rptr), self.rptr)
-    }
-
-    fn count_packet(&mut self, cx: &mut Cx<'_>, opcode: u8) {
-        self.progress(cx, 1);
-        cx.front.counters.engine(cx.engine, mem::CTR_PACKETS, 1);
-        cx.trace(What::Retire(opcode));
     }
 
     /// The queue stands still from here on.
@@ -598,12 +405,13 @@ impl Queue {
         self.state = State::Faulted(fault.code);
         self.account(cx);
         let told = self
-            .publish_work(cx)
-            .and_then(|()| self.publish_state(cx, regs::SLOT_FAULTED));
+            .control
+            .put_work(cx, &self.work, self.rptr)
+            .and_then(|()| self.control.put_state(cx, regs::SLOT_FAULTED, self.error()));
         if told.is_err() {
             log::debug!("queue {}: its control page is gone", self.id);
         }
-        super::publish_slot(cx, self);
+        crate::engine::publish_slot(cx, self);
         let entry = FaultEntry {
             addr: fault.addr,
             time: cx.stamp(),

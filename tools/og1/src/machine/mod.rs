@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The discrete-event machine: clock, engines and units, advanced one quantum at a time.
+//!
+//! [`Machine::step`] carries out what was asked, then does one thing: a quantum of all engines, or a
+//! jump of the clock to the next armed event, or the passing of time that hanging and waiting queues
+//! need, or nothing. What happens in board time depends on nothing but the requests and memory:
+//! not on the host's time, threads or the order of a map.
+//!
+//! - `requests`: what registers, packets and the control socket ask for.
+//! - this file: time.
+
+mod requests;
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::engine;
+use crate::engine::Cx;
+use crate::engine::Engine;
+use crate::engine::Need;
+use crate::engine::Units;
+use crate::front::Front;
+use crate::hw::mem;
+use crate::hw::regs;
+use crate::memory::Bus;
+use crate::memory::Mem;
+use crate::regs::fields;
+use crate::regs::Reg;
+use crate::timing;
+use crate::trace::Event;
+use crate::trace::What;
+
+/// Index of the whole board in traces.
+const BOARD: usize = usize::MAX;
+
+/// What the scheduler is to do after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Step again.
+    Again,
+    /// Step again after some time of the wall clock, and tell how much it was.
+    Later,
+    /// Nothing to do until something is asked.
+    Rest,
+}
+
+/// The machine. Belongs to whoever holds its lock; see `board`.
+pub struct Machine {
+    front: Arc<Front>,
+    bus: Arc<Bus>,
+    units: Units,
+    clock: Clock,
+    engines: Vec<Engine>,
+    /// Mask of engines that the firmware's fuses leave enabled; 0 without firmware.
+    enabled: u32,
+    /// Queue ids that are to hang.
+    hung_queues: Vec<u16>,
+    board_hung: bool,
+}
+
+impl Machine {
+    /// As after power-on.
+    pub fn new(front: Arc<Front>, bus: Arc<Bus>) -> Self {
+        let config = front.config();
+        let engines = (0..config.engines())
+            .map(|i| Engine::new(i, config.slots))
+            .collect();
+        let mut machine = Self {
+            front,
+            bus,
+            units: Units::default(),
+            clock: Clock::default(),
+            engines,
+            enabled: 0,
+            hung_queues: Vec::new(),
+            board_hung: false,
+        };
+        machine.set_clocks(None);
+        machine
+    }
+
+    /// Board time in ns.
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Starts a record of what happens.
+    pub fn start_trace(&mut self) {
+        self.units.trace.start();
+    }
+
+    /// Ends the record.
+    pub fn take_trace(&mut self) -> Vec<Event> {
+        self.units.trace.take()
+    }
+
+    /// Carries out what was asked, without letting time pass.
+    pub fn settle(&mut self) {
+        let bus = self.bus.clone();
+        let mem = bus.open();
+        self.drain(&mem);
+        self.publish(&mem);
+    }
+
+    /// One step. `elapsed` is the wall time in ns since the last step if that one said
+    /// [`Next::Later`], otherwise 0.
+    pub fn step(&mut self, elapsed: u64) -> Next {
+        let bus = self.bus.clone();
+        let mem = bus.open();
+        self.drain(&mem);
+        let next = if self.front.silent() {
+            Next::Rest
+        } else {
+            self.advance(&mem, elapsed)
+        };
+        self.publish(&mem);
+        next
+    }
+
+    fn publish(&mut self, mem: &Mem<'_>) {
+        self.front.publish_time(self.clock.now());
+        self.units.mmu.publish(&self.front.counters);
+        let counters = [
+            mem::CTR_VRAM_READ,
+            mem::CTR_VRAM_WRITE,
+            mem::CTR_BUS_READ,
+            mem::CTR_BUS_WRITE,
+        ];
+        for (counter, bytes) in counters.into_iter().zip(mem.traffic.take()) {
+            self.front.counters.board(counter, bytes);
+        }
+        let status = fields::STATUS::firmware_running.put((self.enabled != 0).into())
+            | fields::STATUS::bus_master.put(mem.master().into());
+        self.front.set(Reg::STATUS, 0, status);
+        let alarm = fields::ALARM_STATUS::pending.put(self.clock.alarm_pending().into())
+            | fields::ALARM_STATUS::halted.put(self.clock.halted().into());
+        self.front.set(Reg::ALARM_STATUS, 0, alarm);
+    }
+
+    fn advance(&mut self, mem: &Mem<'_>, elapsed: u64) -> Next {
+        if self.clock.check_alarm() {
+            self.units
+                .trace
+                .add(self.clock.now(), BOARD, BOARD, What::Alarm);
+            self.publish(mem);
+            self.front.irq.raise(regs::VECTOR_TIME, regs::IRQ_ALARM);
+        }
+        if self.clock.halted() {
+            return Next::Rest;
+        }
+        let closed = self.clock.gate_closed();
+        if !closed {
+            let now = self.clock.now();
+            for (i, engine) in self.engines.iter_mut().enumerate() {
+                engine.poll(&mut engine::free(&self.front, mem, &mut self.units, i, now));
+            }
+        }
+        let needs: Vec<Need> = self
+            .engines
+            .iter()
+            .map(|e| e.need(closed, self.clock.now()))
+            .collect();
+        let wakes = self
+            .engines
+            .iter()
+            .filter(|_| !closed)
+            .filter_map(Engine::wakes_at)
+            .min();
+        if needs.contains(&Need::Work) {
+            self.quantum(mem);
+            return Next::Again;
+        }
+        if needs.contains(&Need::Time) {
+            self.let_pass(mem, elapsed, wakes);
+            return Next::Later;
+        }
+        let event = match (wakes, self.clock.alarm_at().filter(|_| !closed)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        match event {
+            Some(_) if self.front.config().pace => {
+                self.let_pass(mem, elapsed, wakes);
+                Next::Later
+            }
+            Some(time) => {
+                self.clock.advance_to(time);
+                Next::Again
+            }
+            None => Next::Rest,
+        }
+    }
+
+    /// A quantum of every engine, in order. It ends early if all have nothing more to do.
+    fn quantum(&mut self, mem: &Mem<'_>) {
+        let start = self.clock.now();
+        let to_alarm = self
+            .clock
+            .alarm_at()
+            .map_or(u64::MAX, |at| at.saturating_sub(start));
+        let length = timing::QUANTUM_NS.min(to_alarm).max(1);
+        let limit = timing::cycles(length, self.units.core_khz).max(1);
+        let longest = self.run_engines(mem, start, limit);
+        let took = if longest == limit {
+            length
+        } else {
+            timing::nanoseconds(longest, self.units.core_khz)
+        };
+        self.clock.advance_to(start.saturating_add(took));
+    }
+
+    /// Time passes at the pace of the wall clock, up to the next event; what hangs uses it up.
+    fn let_pass(&mut self, mem: &Mem<'_>, elapsed: u64, wakes: Option<u64>) {
+        let start = self.clock.now();
+        let events = [wakes, self.clock.alarm_at()];
+        let next = events.into_iter().flatten().filter(|&at| at > start).min();
+        let end = start.saturating_add(elapsed).min(next.unwrap_or(u64::MAX));
+        let limit = timing::cycles(end - start, self.units.core_khz);
+        if limit != 0 {
+            self.run_engines(mem, start, limit);
+        }
+        self.clock.advance_to(end);
+    }
+
+    /// Runs each engine for `limit` cycles from `start` on; returns the most cycles that any used.
+    fn run_engines(&mut self, mem: &Mem<'_>, start: u64, limit: u64) -> u64 {
+        let front = self.front.clone();
+        let mut longest = 0;
+        for i in 0..self.engines.len() {
+            let began = self.engines[i].debt();
+            let (mut used, mut stalled) = (began, 0);
+            loop {
+                let closed = self.clock.gate_closed();
+                let cx = Cx::new(&front, mem, &mut self.units, i, start, (began, limit));
+                let mut cx = cx.carry_on(used, stalled);
+                cx.gate_closed = closed;
+                self.engines[i].run(&mut cx);
+                if cx.requests.is_empty() {
+                    longest = longest.max(self.engines[i].quantum_over(&cx, began, limit));
+                    break;
+                }
+                (used, stalled) = (cx.used(), cx.stalled());
+                for request in std::mem::take(&mut cx.requests) {
+                    self.apply(request, mem);
+                }
+            }
+        }
+        longest
+    }
+}
