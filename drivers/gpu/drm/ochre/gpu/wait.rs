@@ -142,10 +142,11 @@ pub(crate) fn wait(
     let woken = waiter
         .tasks
         .wait_interruptible(timeout, || done() || is_gone())?;
-    if done() {
-        Ok(())
-    } else if woken {
+    if is_gone() {
+        // Whatever the fences say: they are all signalled now.
         Err(ENODEV)
+    } else if woken {
+        Ok(())
     } else {
         Err(ETIME)
     }
