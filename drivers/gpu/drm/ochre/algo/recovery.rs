@@ -120,6 +120,19 @@ impl Recovery {
         }
     }
 
+    /// The device has to be reset for no fault of its own, because someone asked for it. As
+    /// [`Self::begin`], but it is not held against the device later.
+    pub(crate) fn begin_unblamed(&mut self) -> Next {
+        if self.state == State::Wedged {
+            return Next::Wedged;
+        }
+        self.state = State::Resetting {
+            scope: Scope::Device,
+            attempt: 1,
+        };
+        Next::Reset(Scope::Device)
+    }
+
     /// Reports on the reset that was asked for: whether it did what it should.
     pub(crate) fn done(&mut self, ok: bool, wall: u64) -> Next {
         match self.state {
@@ -201,6 +214,21 @@ mod tests {
         // For good.
         assert!(r.begin(Scope::Queue, 10 * MINUTE) == Next::Wedged);
         assert!(r.done(true, 10 * MINUTE) == Next::Wedged);
+    }
+
+    #[test]
+    fn resets_that_someone_asked_for_never_wear_the_device_out() {
+        let mut r = Recovery::new(Limits::default());
+        for at in 0..20 {
+            assert!(r.begin_unblamed() == Next::Reset(Scope::Device));
+            assert!(r.done(true, at) == Next::Recovered(Scope::Device));
+        }
+        assert!(r.begin(Scope::Device, 20) == Next::Reset(Scope::Device));
+        // One that fails is a failure like any other.
+        assert!(r.begin_unblamed() == Next::Reset(Scope::Device));
+        assert!(r.done(false, 21) == Next::Reset(Scope::Device));
+        assert!(r.done(false, 22) == Next::Wedged);
+        assert!(r.begin_unblamed() == Next::Wedged);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            AtomicFlag,
             Full,
             Relaxed, //
         },
@@ -112,6 +113,8 @@ pub(crate) struct Gpu {
     timeout_ms: u32,
     presence: Atomic<u32>,
     resets: Atomic<u64>,
+    /// The bus has reset the board, and the watchdog does not know yet.
+    pub(super) bus_reset: AtomicFlag,
 
     /// VRAM and who has it.
     #[pin]
@@ -210,6 +213,7 @@ impl Gpu {
                 timeout_ms,
                 presence: Atomic::new(Presence::Present.raw()),
                 resets: Atomic::new(0),
+                bus_reset: AtomicFlag::new(false),
                 gone <- new_mutex!(Some(gone), "ochre_gone"),
                 gone_ref,
                 scheduler <- new_mutex!(scheduler, "ochre_scheduler"),

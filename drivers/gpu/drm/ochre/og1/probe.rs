@@ -130,6 +130,11 @@ impl pci::Driver for Driver {
 
 #[vtable]
 impl ext::pci::DriverExt for Driver {
+    // Whoever resets the function does not wait for what runs on it, so neither do we.
+    fn reset_done(_pdev: &pci::Device<Core<'_>>, this: Pin<&Bind<'_>>) {
+        this.gpu.on_bus_reset();
+    }
+
     fn shutdown(_pdev: &pci::Device<Core<'_>>, this: Pin<&Bind<'_>>) {
         this.gpu.unplug();
     }
