@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The board's PCI function in sysfs, and the module.
+
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::io::Seek;
+use std::io::SeekFrom;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::ensure;
+use anyhow::Context;
+use memmap2::MmapOptions;
+use memmap2::MmapRaw;
+
+const DEVICES: &str = "/sys/bus/pci/devices";
+const DRIVER: &str = "/sys/bus/pci/drivers/ochre";
+const VENDOR: &str = "0x1234";
+const DEVICE: &str = "0x0c47";
+/// Where the driver is in the guest.
+const MODULE: &str = "/ochre/ochre.ko";
+
+/// The board's PCI function.
+#[derive(Clone, Debug)]
+pub struct PciDevice {
+    path: PathBuf,
+    address: String,
+}
+
+impl PciDevice {
+    /// Finds it.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn find() -> anyhow::Result<Self> {
+        let is = |path: &Path, file: &str, id: &str| {
+            fs::read_to_string(path.join(file)).is_ok_and(|text| text.trim() == id)
+        };
+        for entry in fs::read_dir(DEVICES)? {
+            let entry = entry?;
+            let path = entry.path();
+            if is(&path, "vendor", VENDOR) && is(&path, "device", DEVICE) {
+                let address = entry.file_name().to_string_lossy().into_owned();
+                return Ok(Self { path, address });
+            }
+        }
+        anyhow::bail!("there is no board")
+    }
+
+    /// Whether a driver is bound.
+    pub fn is_bound(&self) -> bool {
+        self.path.join("driver").exists()
+    }
+
+    /// Binds the driver.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn bind(&self) -> io::Result<()> {
+        fs::write(Path::new(DRIVER).join("bind"), &self.address)
+    }
+
+    /// Takes the driver off.
+    ///
+    /// # Errors
+    ///
+    /// It is not bound.
+    pub fn unbind(&self) -> io::Result<()> {
+        fs::write(Path::new(DRIVER).join("unbind"), &self.address)
+    }
+
+    /// Takes the driver off and binds it again.
+    ///
+    /// # Errors
+    ///
+    /// As for both.
+    pub fn rebind(&self) -> io::Result<()> {
+        self.unbind()?;
+        self.bind()
+    }
+
+    /// Maps a BAR.
+    ///
+    /// # Errors
+    ///
+    /// A driver has it, or there is none.
+    pub fn map(&self, bar: u32) -> anyhow::Result<MmapRaw> {
+        let path = self.path.join(format!("resource{bar}"));
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.with_context(|| path.display().to_string())?;
+        let len = usize::try_from(file.metadata()?.len())?;
+        Ok(MmapOptions::new().len(len).map_raw(&file)?)
+    }
+
+    /// The 16-bit word at `offset` of the configuration space.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn config(&self, offset: u64) -> io::Result<u16> {
+        let mut file = File::open(self.path.join("config"))?;
+        file.seek(SeekFrom::Start(offset))?;
+        let mut word = [0; 2];
+        file.read_exact(&mut word)?;
+        Ok(u16::from_le_bytes(word))
+    }
+
+    /// Writes the 16-bit word at `offset` of the configuration space.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn set_config(&self, offset: u64, value: u16) -> io::Result<()> {
+        let mut file = File::options().write(true).open(self.path.join("config"))?;
+        file.seek(SeekFrom::Start(offset))?;
+        file.write_all(&value.to_le_bytes())
+    }
+
+    /// Resets the function (FLR).
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn reset(&self) -> io::Result<()> {
+        fs::write(self.path.join("reset"), "1")
+    }
+
+    /// Loads the module.
+    ///
+    /// # Errors
+    ///
+    /// insmod says which.
+    pub fn load_module() -> anyhow::Result<()> {
+        let status = Command::new("insmod").arg(MODULE).status()?;
+        ensure!(status.success(), "insmod: {status}");
+        Ok(())
+    }
+
+    /// Unloads the module.
+    ///
+    /// # Errors
+    ///
+    /// rmmod says which.
+    pub fn unload_module() -> anyhow::Result<()> {
+        let status = Command::new("rmmod").arg("ochre").status()?;
+        ensure!(status.success(), "rmmod: {status}");
+        Ok(())
+    }
+}
