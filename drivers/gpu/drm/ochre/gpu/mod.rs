@@ -5,9 +5,10 @@
 //! One job, file after file: [`submit`] reads it from user space, [`sync`] looks up what it waits
 //! for and signals; it becomes a [`job`] of a [`queue`]; [`scheduler`] writes it into the ring when
 //! its turn has come, rings the doorbell, and, when the board's interrupt says so, signals its
-//! fence, for which [`wait`] waits. If that does not happen, [`recovery`] finds out. Memory comes
-//! from [`bo`] and [`vram`] and gets GPU addresses in [`vm`] and [`page_table`]. [`device`] holds what
-//! all share, [`driver`] is the table of ioctls, [`file`](mod@file) what one open file owns.
+//! fence, for which [`wait`] waits. If that does not happen, [`watchdog`] finds out and [`recovery`]
+//! resets what is to blame. Memory comes from [`bo`] and [`vram`] and gets GPU addresses in [`vm`] and
+//! [`page_table`]. [`device`] holds what all share, [`driver`] is the table of ioctls,
+//! [`file`](mod@file) what one open file owns.
 //!
 //! Who keeps what alive: a job its queue, a queue its VM, a VM its BOs. A queue is in the
 //! scheduler's table until the hardware has let go of it, whatever happens to its handle. Nothing
@@ -54,6 +55,7 @@ mod tests;
 mod vm;
 mod vram;
 mod wait;
+mod watchdog;
 
 pub(crate) use device::Gpu;
 pub(crate) use queue_ioctl::TIMEOUT_MAX_MS;
