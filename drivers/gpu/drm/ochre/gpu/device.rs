@@ -51,6 +51,7 @@ use crate::{
     gpu::{
         clear::Clearer,
         driver::Driver,
+        log::Loudness,
         recovery::Ladder,
         scheduler::Scheduler,
         vm::Contexts,
@@ -113,6 +114,8 @@ pub(crate) struct Gpu {
     timeout_ms: u32,
     presence: Atomic<u32>,
     resets: Atomic<u64>,
+    /// Keeps programs from filling the log.
+    pub(super) loudness: Loudness,
     /// The bus has reset the board, and the watchdog does not know yet.
     pub(super) bus_reset: AtomicFlag,
 
@@ -213,6 +216,7 @@ impl Gpu {
                 timeout_ms,
                 presence: Atomic::new(Presence::Present.raw()),
                 resets: Atomic::new(0),
+                loudness: Loudness::new(),
                 bus_reset: AtomicFlag::new(false),
                 gone <- new_mutex!(Some(gone), "ochre_gone"),
                 gone_ref,
@@ -399,38 +403,3 @@ impl Gpu {
         self.abandon_all();
     }
 }
-
-/// Prints about a [`Gpu`]: as its device, if it has one.
-macro_rules! gpu_print {
-    ($dev_macro:ident, $pr_macro:ident, $gpu:expr, $($arg:tt)+) => {
-        match $gpu.dev() {
-            Some(dev) => ::kernel::$dev_macro!(dev, $($arg)+),
-            None => ::kernel::$pr_macro!($($arg)+),
-        }
-    };
-}
-pub(crate) use gpu_print;
-
-/// An error that needs someone's attention.
-macro_rules! gpu_err {
-    ($gpu:expr, $($arg:tt)+) => {
-        $crate::gpu::device::gpu_print!(dev_err, pr_err, $gpu, $($arg)+)
-    };
-}
-pub(crate) use gpu_err;
-
-/// Something is wrong, and the driver dealt with it.
-macro_rules! gpu_warn {
-    ($gpu:expr, $($arg:tt)+) => {
-        $crate::gpu::device::gpu_print!(dev_warn, pr_warn, $gpu, $($arg)+)
-    };
-}
-pub(crate) use gpu_warn;
-
-/// Says which check refused something.
-macro_rules! gpu_dbg {
-    ($gpu:expr, $($arg:tt)+) => {
-        $crate::gpu::device::gpu_print!(dev_dbg, pr_debug, $gpu, $($arg)+)
-    };
-}
-pub(crate) use gpu_dbg;

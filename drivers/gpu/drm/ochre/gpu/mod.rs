@@ -40,6 +40,7 @@ mod fdinfo;
 mod file;
 mod handles;
 mod job;
+mod log;
 #[cfg(CONFIG_KUNIT = "y")]
 mod mock;
 mod page_table;

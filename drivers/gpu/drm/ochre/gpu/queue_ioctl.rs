@@ -12,12 +12,12 @@ use crate::{
         uapi, //
     },
     gpu::{
-        device::gpu_dbg,
         driver::{
             DrmFile,
             IoctlDevice, //
         },
         elements,
+        log::gpu_dbg,
         queue::{
             Properties,
             Queue, //

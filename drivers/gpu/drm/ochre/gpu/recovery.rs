@@ -30,7 +30,7 @@ use crate::{
     },
     ext::drm_drv::WedgeRecovery,
     gpu::{
-        device::{
+        log::{
             gpu_err,
             gpu_warn, //
         },

@@ -25,14 +25,11 @@ use crate::{
     algo::timeline::Seqno,
     ext::dma_fence::FenceRef,
     gpu::{
-        device::{
-            gpu_err,
-            gpu_warn, //
-        },
         job::{
             Issued,
             Job, //
         },
+        log::gpu_warn,
         queue::Queue,
         recovery::Cause,
         submit::Prepared,
@@ -212,7 +209,7 @@ impl Gpu {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    gpu_err!(
+                    gpu_warn!(
                         self,
                         "queue {index}: its fence makes no sense ({error:?})\n"
                     );

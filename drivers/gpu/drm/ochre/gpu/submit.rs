@@ -21,7 +21,6 @@ use crate::{
         uapi, //
     },
     gpu::{
-        device::gpu_dbg,
         driver::{
             DrmFile,
             IoctlDevice, //
@@ -31,6 +30,7 @@ use crate::{
             Dependency,
             Job, //
         },
+        log::gpu_dbg,
         queue::Queue,
         sync::{
             self,

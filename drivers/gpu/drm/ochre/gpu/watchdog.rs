@@ -25,7 +25,7 @@ use crate::{
         },
     },
     gpu::{
-        device::{
+        log::{
             gpu_err,
             gpu_warn, //
         },
