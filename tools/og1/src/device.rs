@@ -259,5 +259,9 @@ impl Device for PciBoard {
     fn disconnected(&self) {
         log::info!("client gone");
         self.power_cycle();
+        // The machine is switched off: what was in VRAM is not for the next one.
+        if let Err(error) = self.board.vram().zero() {
+            log::warn!("VRAM is not cleared: {error}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The program og1: runs a board for QEMU, or writes its firmware image.
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
@@ -83,6 +85,9 @@ struct Run {
     /// Serial number of the board. Default: from the path of the socket.
     #[arg(long)]
     serial: Option<u64>,
+    /// Write what happened, in board time, to this file when the program ends.
+    #[arg(long)]
+    trace: Option<PathBuf>,
     /// End when the first client leaves.
     #[arg(long)]
     once: bool,
@@ -171,7 +176,10 @@ fn run(args: &Run) -> anyhow::Result<()> {
         }
         None => None,
     };
-    let _scheduler = Scheduler::start(board).context("scheduler thread")?;
+    if args.trace.is_some() {
+        board.machine().start_trace();
+    }
+    let scheduler = Scheduler::start(board.clone()).context("scheduler thread")?;
     let mut out = std::io::stdout();
     writeln!(out, "og1: listening on {}", args.socket.display())?;
     out.flush()?;
@@ -180,8 +188,21 @@ fn run(args: &Run) -> anyhow::Result<()> {
     } else {
         Serve::UntilStopped
     };
-    server.serve(&function, how)?;
-    Ok(())
+    let served = server.serve(&function, how);
+    drop(scheduler);
+    if let Some(path) = &args.trace {
+        write_trace(&board, path).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(served?)
+}
+
+/// Writes the events of a trace, one a line: time in ns, engine.slot, what.
+fn write_trace(board: &Board, path: &Path) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for event in board.machine().take_trace() {
+        writeln!(file, "{event}")?;
+    }
+    file.flush()
 }
 
 fn write_firmware(args: &Firmware) -> anyhow::Result<()> {

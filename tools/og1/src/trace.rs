@@ -48,11 +48,12 @@ pub struct Event {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {}.{} {:?}",
-            self.time, self.engine, self.slot, self.what
-        )
+        write!(f, "{} ", self.time)?;
+        match self.engine {
+            u8::MAX => write!(f, "board")?,
+            engine => write!(f, "{engine}.{}", self.slot)?,
+        }
+        write!(f, " {:?}", self.what)
     }
 }
 

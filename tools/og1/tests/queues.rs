@@ -446,9 +446,12 @@ fn a_hung_queue_uses_time_without_progress_and_its_neighbours_finish() {
         "it holds its engine"
     );
     assert_eq!(bench.slot_state(&q), hw::SLOT_READY);
+    let status = bench.read(Reg::ENG_STATUS, 2);
+    assert_eq!(status, fields::ENG_STATUS::busy.put(1));
     bench.write(Reg::ENG_RESET, 2, 1);
     let status = bench.read(Reg::ENG_RESET_STATUS, 2);
     assert_eq!(fields::ENG_RESET_STATUS::slots_done.get(status), 1);
+    assert_eq!(bench.read(Reg::ENG_STATUS, 2), 0xff00);
     assert_eq!(bench.slot_state(&q), hw::SLOT_EMPTY);
     assert_eq!(bench.control(&q, control::RPTR), 0);
     // Bound again it is well.
@@ -578,6 +581,20 @@ fn a_silent_board_reads_all_ones_and_does_nothing() {
     bench.run();
     assert_eq!(bench.control(&q, control::RPTR), 1);
     bench.assert_clean();
+}
+
+#[test]
+fn silence_ends_with_a_reset_only_if_it_was_asked_for() {
+    for silence_until_reset in [false, true] {
+        let bench = Bench::with(Config {
+            silence_until_reset,
+            ..small()
+        });
+        bench.board.front().set_silent(true);
+        bench.board.bus_reset();
+        let id = bench.read(Reg::ID, 0);
+        assert_eq!(id == hw::ID_MAGIC, silence_until_reset);
+    }
 }
 
 #[test]

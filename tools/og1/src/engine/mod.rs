@@ -44,6 +44,9 @@ use queue::Leave;
 use queue::Queue;
 use queue::State;
 
+/// `ENG_STATUS.slot` of an engine that works for none.
+const NO_SLOT: u32 = 0xff;
+
 /// What an engine would do with time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -405,9 +408,6 @@ impl Engine {
         } else {
             0
         };
-        let slot = if more { self.current as u32 } else { 0xff };
-        let status = fields::ENG_STATUS::slot.put(slot) | fields::ENG_STATUS::busy.put(more.into());
-        cx.front.set(Reg::ENG_STATUS, self.index, status);
         if more {
             limit
         } else {
@@ -415,11 +415,13 @@ impl Engine {
         }
     }
 
-    /// Publishes the state of every slot.
-    pub fn publish(&self, front: &Front) {
-        for (slot, queue) in self.slots.iter().enumerate() {
-            publish(front, self.index, slot, queue.as_deref());
-        }
+    /// Publishes what the engine is at.
+    pub fn publish(&self, front: &Front, gate_closed: bool) {
+        let busy = self.pick(gate_closed);
+        let slot = busy.map_or(NO_SLOT, |slot| slot as u32);
+        let status = fields::ENG_STATUS::slot.put(slot)
+            | fields::ENG_STATUS::busy.put(busy.is_some().into());
+        front.set(Reg::ENG_STATUS, self.index, status);
     }
 
     /// Everything goes, as at power-on.

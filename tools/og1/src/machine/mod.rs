@@ -135,6 +135,9 @@ impl Machine {
         let alarm = fields::ALARM_STATUS::pending.put(self.clock.alarm_pending().into())
             | fields::ALARM_STATUS::halted.put(self.clock.halted().into());
         self.front.set(Reg::ALARM_STATUS, 0, alarm);
+        for engine in &self.engines {
+            engine.publish(&self.front, self.clock.gate_closed());
+        }
     }
 
     fn advance(&mut self, mem: &Mem<'_>, elapsed: u64) -> Next {
