@@ -56,10 +56,13 @@ kernel_source_id() {
 	git -C "$KSRC" rev-parse HEAD 2>/dev/null || sed -n 2,5p "$KSRC/Makefile"
 }
 
+# What the fragments say, without their comments.
+kernel_options() { grep -hE '^(# )?CONFIG_' "$SETUP"/kernel.d/*.config; sed '/^#/d' "$SETUP/kernel.d/Kconfig"; }
+
 # Sets KERNEL (the folder in the cache) and its parts.
 find_kernel() {
 	KERNEL=$OCHRE_CACHE/kernel/$(key "$(kernel_source_id)" "$(package_version rustc)" \
-		"$(package_version gcc-14)" "$SETUP"/kernel.d/* "$KERNEL_VERSION")
+		"$(package_version gcc-14)" "$(kernel_options)" "$KERNEL_VERSION")
 	KERNEL_SRC=$KERNEL/src
 	KERNEL_BUILD=$KERNEL/build
 }
