@@ -403,6 +403,40 @@ fn a_dispatch_leaves_between_blocks_only() {
 }
 
 #[test]
+fn a_queue_that_faults_or_is_freed_while_it_is_to_leave_leaves() {
+    let (mut bench, _) = mixed_bench();
+    // Two quanta of counting, then a fault.
+    let pa = bench.alloc(4096);
+    let mut program = vec![addi(T0, ZERO, 1), slli(T0, T0, 13), addi(T0, T0, -1)];
+    program.extend([bne(T0, ZERO, -4), ecall()]);
+    bench.poke_bytes(pa, &code(&program));
+    let space = Space::new(&mut bench, 2);
+    space.map_4k(&mut bench, 0x1000, pa, PTE_READ | PTE_EXEC);
+    let props = Props {
+        ctx: 2,
+        ..Props::default()
+    };
+    let mut q = bench.queue_with(0, 0, 5, &props);
+    bench.push(&mut q, &dispatch(0x1000, 0, [1, 1, 1], [1, 1, 1], 0));
+    bench.board.step(0);
+    bench.unbind(&q);
+    assert_eq!(bench.slot_state(&q), hw::SLOT_UNBINDING);
+    assert_eq!(bench.run(), Next::Rest);
+    assert_eq!(bench.slot_state(&q), hw::SLOT_EMPTY);
+    assert_eq!(bench.error(&q), FAULT_ILLEGAL);
+
+    let q = bench.queue(2);
+    hang(&bench, Hang::Engine(2));
+    bench.unbind(&q);
+    bench.run();
+    assert_eq!(bench.slot_state(&q), hw::SLOT_UNBINDING);
+    bench.board.request(Request::Unhang);
+    bench.run();
+    assert_eq!(bench.slot_state(&q), hw::SLOT_EMPTY);
+    bench.assert_clean();
+}
+
+#[test]
 fn a_damaged_save_area_is_not_believed() {
     let mut bench = Bench::new();
     let q = bench.queue(2);

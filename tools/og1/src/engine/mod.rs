@@ -40,7 +40,6 @@ use crate::regs::fields;
 use crate::regs::Reg;
 use crate::timing;
 use crate::trace::What;
-use queue::Leave;
 use queue::Queue;
 use queue::State;
 
@@ -279,6 +278,13 @@ impl Engine {
         }
     }
 
+    /// Empties every slot whose queue is to leave and can by now.
+    pub fn release(&mut self, cx: &mut Cx<'_>) {
+        for slot in 0..self.slots.len() {
+            self.let_go(cx, slot);
+        }
+    }
+
     fn emptied(&mut self, cx: &mut Cx<'_>, slot: usize) {
         cx.slot = slot;
         cx.trace(What::Empty);
@@ -330,9 +336,6 @@ impl Engine {
     /// Works until the cycles of `cx` are used or there is nothing to do. Ends early when packets
     /// asked for something (`cx.requests`): then it has to be called again.
     pub fn run(&mut self, cx: &mut Cx<'_>) {
-        for slot in 0..self.slots.len() {
-            self.let_go(cx, slot);
-        }
         while cx.left() != 0 && cx.requests.is_empty() {
             let Some(slot) = self.pick(cx.gate_closed) else {
                 break;
@@ -341,30 +344,24 @@ impl Engine {
             let slice = timing::cycles(self.slice_ns, cx.units.core_khz).max(1);
             let (began, began_ns) = (cx.used(), cx.now());
             let until = began + slice.min(cx.left());
-            let leave = match self.slots.get_mut(slot) {
-                Some(Some(queue)) => {
-                    cx.slot = slot;
-                    queue.begin(cx);
-                    let leave = if self.hung || queue.hung {
-                        cx.spend(until - began);
-                        Leave::Budget
-                    } else {
-                        queue.run(cx, &mut self.compute, until)
-                    };
-                    queue.end(cx);
-                    publish_slot(cx, queue);
-                    leave
-                }
-                _ => break,
+            let Some(Some(queue)) = self.slots.get_mut(slot) else {
+                break;
             };
+            cx.slot = slot;
+            queue.begin(cx);
+            if self.hung || queue.hung {
+                cx.spend(until - began);
+            } else {
+                queue.run(cx, &mut self.compute, until);
+            }
+            queue.end(cx);
+            publish_slot(cx, queue);
             let took = (cx.now() - began_ns).max(u64::from(cx.used() - began >= slice));
             self.slice_ns = self.slice_ns.saturating_sub(took);
             if cx.used() - began >= slice {
                 self.slice_ns = 0;
             }
-            if leave == Leave::Unbind {
-                self.let_go(cx, slot);
-            }
+            self.let_go(cx, slot);
         }
     }
 

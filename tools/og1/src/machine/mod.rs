@@ -152,11 +152,13 @@ impl Machine {
             return Next::Rest;
         }
         let closed = self.clock.gate_closed();
-        if !closed {
-            let now = self.clock.now();
-            for (i, engine) in self.engines.iter_mut().enumerate() {
-                engine.poll(&mut engine::free(&self.front, mem, &mut self.units, i, now));
+        let now = self.clock.now();
+        for (i, engine) in self.engines.iter_mut().enumerate() {
+            let mut cx = engine::free(&self.front, mem, &mut self.units, i, now);
+            if !closed {
+                engine.poll(&mut cx);
             }
+            engine.release(&mut cx);
         }
         let needs: Vec<Need> = self
             .engines

@@ -48,19 +48,6 @@ pub enum State {
     Faulted(u32),
 }
 
-/// Why a queue gave its engine back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
-    /// Its cycles are used up.
-    Budget,
-    /// It has nothing to do, waits, faulted, or may not start a packet.
-    Rest,
-    /// It is to leave its slot and can.
-    Unbind,
-    /// A packet asked for something that the scheduler has to do first.
-    Request,
-}
-
 /// A queue whose descriptor was found good.
 pub struct Queue {
     /// Queue id.
@@ -295,20 +282,21 @@ impl Queue {
         }
     }
 
-    /// Works until the cycles of this turn, `until`, are used or there is a reason to stop.
-    pub fn run(&mut self, cx: &mut Cx<'_>, compute: &mut Compute, until: u64) -> Leave {
+    /// Works until the cycles of this turn, `until`, are used or there is a reason to stop: nothing to do, a
+    /// wait, a fault, a closed gate, a slot to leave, or a request for the scheduler.
+    pub fn run(&mut self, cx: &mut Cx<'_>, compute: &mut Compute, until: u64) {
         while cx.used() < until {
             if self.unbinding && self.can_leave() {
-                return Leave::Unbind;
+                return;
             }
             if self.job.is_none() {
                 if cx.gate_closed {
-                    return Leave::Rest;
+                    return;
                 }
                 match self.fetch(cx) {
                     Ok(true) => {}
                     Ok(false) if self.state == State::Ready => continue,
-                    Ok(false) => return Leave::Rest,
+                    Ok(false) => return,
                     Err(fault) => {
                         let info = if fault.is_packet_fault() {
                             self.header(cx)
@@ -316,7 +304,7 @@ impl Queue {
                             0
                         };
                         self.fail(cx, fault, info);
-                        return Leave::Rest;
+                        return;
                     }
                 }
             }
@@ -331,32 +319,27 @@ impl Queue {
                 Ok(Step::Wait) => {
                     self.job = Some(job);
                     self.wait(cx);
-                    return Leave::Rest;
+                    return;
                 }
                 Ok(Step::Enter(buffer)) => self.buffer = Some(buffer),
                 Ok(Step::Done(skip)) => {
                     if let Err(fault) = self.retire(cx, &job, skip) {
                         self.fail(cx, fault, header.0 as u32);
-                        return Leave::Rest;
+                        return;
                     }
                 }
                 Ok(Step::Request) => {
                     if let Err(fault) = self.retire(cx, &job, 0) {
                         self.fail(cx, fault, header.0 as u32);
                     }
-                    return Leave::Request;
+                    return;
                 }
                 Err(fault) => {
                     self.job = Some(job);
                     self.fail(cx, fault, header.0 as u32);
-                    return Leave::Rest;
+                    return;
                 }
             }
-        }
-        if self.unbinding && self.can_leave() {
-            Leave::Unbind
-        } else {
-            Leave::Budget
         }
     }
 
