@@ -68,8 +68,9 @@ const PACKET: u64 = 3;
 const QUEUES: u16 = 8;
 /// Slots of each engine.
 const SLOTS: u8 = 2;
-/// Time without progress after which a queue is reset.
-pub(super) const TIMEOUT_MS: u32 = 100;
+/// Board time without progress after which a queue is reset. Long, since the watchdog looks by the
+/// CPU's clock, too, and should not look in the middle of a test's step.
+pub(super) const TIMEOUT_MS: u32 = 10_000;
 
 const WAIT: u64 = 1;
 const INDIRECT: u64 = 2;
@@ -105,6 +106,8 @@ struct State {
     cleared: u64,
     /// An indirect buffer that never ends.
     hang_at: Option<u64>,
+    /// An indirect buffer whose turn does not come.
+    starve_at: Option<u64>,
     /// An indirect buffer that faults.
     fault_at: Option<u64>,
     /// No engine event is sent.
@@ -186,6 +189,11 @@ impl Mock {
     /// The indirect buffer at `addr` will never end.
     pub(super) fn hang_at(&self, addr: u64) {
         self.state.lock().hang_at = Some(addr);
+    }
+
+    /// The turn of the indirect buffer at `addr` does not come, or does again.
+    pub(super) fn starve_at(&self, addr: Option<u64>) {
+        self.state.lock().starve_at = addr;
     }
 
     /// The indirect buffer at `addr` will fault.
@@ -304,7 +312,11 @@ impl State {
                     return Ok(());
                 }
                 WAIT => {}
-                INDIRECT if self.hang_at == Some(a) => return Ok(()),
+                INDIRECT if self.starve_at == Some(a) => return Ok(()),
+                INDIRECT if self.hang_at == Some(a) => {
+                    memory.status.busy_ns += 1000;
+                    return Ok(());
+                }
                 INDIRECT if self.fault_at == Some(a) => {
                     memory.status.activity = Activity::Faulted { code: 1 };
                     let fault = Fault {

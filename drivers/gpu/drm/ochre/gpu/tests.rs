@@ -342,7 +342,13 @@ mod jobs {
         let hung = bench.run_at(&bad, 0x1000)?;
         let behind = bench.run_at(&bad, 0x2000)?;
         bench.settle()?;
-        bench.time_out();
+        // The neighbour works all the time.
+        for n in 0..4 {
+            let fine = bench.run_at(&good, 0x4000 + n * 8)?;
+            bench.settle()?;
+            assert_eq!(fine.status(), FenceStatus::Done);
+            bench.pass(u64::from(mock::TIMEOUT_MS) / 3 + 1);
+        }
         assert_eq!(hung.status(), FenceStatus::Failed(ETIME));
         assert_eq!(behind.status(), FenceStatus::Failed(ECANCELED));
         assert_eq!(bad.record().health, Health::Hung);
@@ -372,6 +378,27 @@ mod jobs {
         bench.settle()?;
         assert!(last.is_some_and(|fence| fence.status() == FenceStatus::Done));
         assert!(bench.mock.resets()?.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn queue_that_is_kept_from_its_engine_is_no_hang() -> Result {
+        let bench = Bench::new()?;
+        let (low, high) = (
+            bench.queue_with(0, Priority::Low, mock::TIMEOUT_MS)?,
+            bench.queue_with(0, Priority::High, mock::TIMEOUT_MS)?,
+        );
+        bench.mock.starve_at(Some(0x1000));
+        let patient = bench.run_at(&low, 0x1000)?;
+        for n in 0..4 {
+            bench.run_at(&high, 0x4000 + n * 8)?;
+            bench.settle()?;
+            bench.pass(u64::from(mock::TIMEOUT_MS));
+        }
+        assert!(bench.mock.resets()?.is_empty());
+        bench.mock.starve_at(None);
+        bench.settle()?;
+        assert_eq!(patient.status(), FenceStatus::Done);
         Ok(())
     }
 
@@ -472,7 +499,10 @@ mod jobs {
     #[test]
     fn device_reset_brings_back_a_device_that_refused_less() -> Result {
         let bench = Bench::new()?;
-        let (bad, good) = (bench.queue()?, bench.queue_with(1, Priority::Normal, 1000)?);
+        let (bad, good) = (
+            bench.queue()?,
+            bench.queue_with(1, Priority::Normal, mock::TIMEOUT_MS)?,
+        );
         bench.mock.refuse(Reset::Engine(EngineId(0)));
         bench.mock.hang_at(0x1000);
         let hung = bench.run_at(&bad, 0x1000)?;

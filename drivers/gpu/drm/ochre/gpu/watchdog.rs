@@ -239,9 +239,8 @@ impl Gpu {
             && status.activity == Activity::Ready
             && ran.engines & engine_bit(entry.queue.engine()) != 0;
         let before = entry.looked_at.replace(time);
-        if starved {
-            let since = before.map_or(0, BoardTime::get);
-            entry.starved_ns += time.get().saturating_sub(since);
+        if let (true, Some(before)) = (starved, before) {
+            entry.starved_ns += time.get().saturating_sub(before.get());
         }
         let timeout = u64::from(entry.queue.properties().timeout_ms).saturating_mul(MS);
         let leaves_late = entry
