@@ -98,7 +98,7 @@ impl Front {
 
     /// A 64-bit value from a pair of registers.
     fn pair(&self, low: Reg, high: Reg, index: usize) -> u64 {
-        u64::from(self.get(low, index)) | u64::from(self.get(high, index)) << 32
+        u64::from(self.get(low, index)) | (u64::from(self.get(high, index)) << 32)
     }
 
     fn set_pair(&self, low: Reg, high: Reg, value: u64) {
@@ -206,7 +206,9 @@ impl Front {
 
     fn value(&self, reg: Reg, index: usize) -> u32 {
         match reg {
-            Reg::STATUS => self.get(reg, 0) | u32::from(self.resetting.load(Ordering::SeqCst)) << 1,
+            Reg::STATUS => {
+                self.get(reg, 0) | (u32::from(self.resetting.load(Ordering::SeqCst)) << 1)
+            }
             Reg::TIME_LO => {
                 let now = self.time();
                 self.set_pair(Reg::TIME_LO, Reg::TIME_HI, now);

@@ -2,13 +2,13 @@
 //! The definition of the hardware that board and driver share (include/ochre), and the way from
 //! bytes in memory to its structures.
 
-#[allow(unreachable_pub, dead_code)]
+#[allow(unreachable_pub, dead_code, clippy::precedence)]
 #[path = "../../../include/ochre/og1_mem.rs"]
 pub mod mem;
-#[allow(unreachable_pub, dead_code)]
+#[allow(unreachable_pub, dead_code, clippy::precedence)]
 #[path = "../../../include/ochre/og1_packets.rs"]
 pub mod packets;
-#[allow(unreachable_pub, dead_code)]
+#[allow(unreachable_pub, dead_code, clippy::precedence)]
 #[path = "../../../include/ochre/og1_regs.rs"]
 pub mod regs;
 

@@ -130,7 +130,7 @@ fn version(text: &str) -> Result<u32, String> {
         text.parse::<u16>()
             .map_err(|_| format!("not a version: {text}"))
     };
-    Ok(u32::from(part(major)?) << 16 | u32::from(part(minor)?))
+    Ok((u32::from(part(major)?) << 16) | u32::from(part(minor)?))
 }
 
 /// The largest power of two that is not above `n`.
@@ -141,7 +141,7 @@ fn power_of_two_below(n: u64) -> u64 {
 /// A serial number that boards at different sockets do not share.
 fn default_serial(socket: &Path) -> u64 {
     let id = crc32fast::hash(socket.as_os_str().as_encoded_bytes());
-    u64::from(id) | 0x0c47_1234 << 32
+    u64::from(id) | (0x0c47_1234 << 32)
 }
 
 fn run(args: &Run) -> anyhow::Result<()> {

@@ -110,13 +110,13 @@ impl Record {
             Progress::Until(time) => (4, time, 0),
         };
         let words: [u64; WORDS] = [
-            u64::from(MAGIC) | u64::from(VERSION) << 32,
+            u64::from(MAGIC) | (u64::from(VERSION) << 32),
             0,
             u64::from(self.queue),
             self.ring,
             self.rptr,
             buffer.addr,
-            buffer.words | buffer.pos << 32,
+            buffer.words | (buffer.pos << 32),
             kind,
             a,
             b,
@@ -213,7 +213,7 @@ mod tests {
     fn a_record_survives_the_way_through_memory_and_each_flipped_bit_is_found() {
         let record = Record {
             queue: 7,
-            ring: 1 << 63 | 0x4000,
+            ring: (1 << 63) | 0x4000,
             rptr: 1 << 40,
             buffer: Some(Buffer {
                 addr: 0x1000,

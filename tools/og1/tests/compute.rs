@@ -80,7 +80,7 @@ fn every_work_item_of_a_grid_runs_once_with_its_ids() {
         for lane in 0..96 {
             assert_eq!(
                 bench.peek(DATA_PA + (block * 96 + lane) * 8),
-                block << 32 | lane
+                (block << 32) | lane
             );
         }
     }
@@ -123,7 +123,7 @@ fn blocks_of_three_dimensions_count_x_first() {
     );
     for n in 0..24 {
         let (x, y, z) = (n % 3, n / 3 % 2, n / 6);
-        assert_eq!(bench.peek(DATA_PA + 8 + n * 8), z << 32 | y << 16 | x);
+        assert_eq!(bench.peek(DATA_PA + 8 + n * 8), (z << 32) | (y << 16) | x);
     }
 }
 

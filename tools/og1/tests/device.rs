@@ -102,7 +102,7 @@ fn configuration_space_is_that_of_the_specification() {
     assert_eq!(config_read(&f, msix + 4), 4);
     assert_eq!(config_read(&f, msix + 8), 0x2004);
     let express = capability(&f, 0x10);
-    assert_ne!(config_read(&f, express + 4) & 1 << 28, 0, "FLR");
+    assert_ne!(config_read(&f, express + 4) & (1 << 28), 0, "FLR");
     capability(&f, 0x01);
     extended(&f, 0x0001);
     let serial = extended(&f, 0x0003);
@@ -294,7 +294,7 @@ fn the_firmware_command_writes_an_image_that_the_board_takes() {
     let image = firmware::parse(&write(&["--version", "2.5"])).unwrap();
     assert_eq!(
         (image.version, image.name.as_str()),
-        (2 << 16 | 5, firmware::BOARD_NAME)
+        ((2 << 16) | 5, firmware::BOARD_NAME)
     );
     assert_eq!(
         firmware::parse(&write(&["--damage", "magic"])),

@@ -133,9 +133,9 @@ impl Fuzz {
             let small = |rng: &mut SmallRng| rng.gen_range(1..5u64);
             let r = &mut self.rng;
             operands[0] = 0x10_0000 + r.gen_range(0..64) * 4;
-            operands[2] = small(r) | small(r) << 32;
-            operands[3] = small(r) | small(r) << 32;
-            operands[4] = small(r) | small(r) << 32;
+            operands[2] = small(r) | (small(r) << 32);
+            operands[3] = small(r) | (small(r) << 32);
+            operands[4] = small(r) | (small(r) << 32);
             operands[5] = 0;
             operands[6] = 0;
         }
@@ -357,7 +357,7 @@ fn random_page_tables() {
                 0 => fuzz.word(&bench),
                 1 => entry(fuzz.word(&bench), PTE_LEAF | RWX),
                 2 => entry(to, PTE_LEAF | PTE_64K | RWX),
-                3 => entry(to, PTE_LEAF | RWX | 1 << fuzz.rng.gen_range(0..64)),
+                3 => entry(to, PTE_LEAF | RWX | (1 << fuzz.rng.gen_range(0..64))),
                 _ => entry(to, 0),
             };
             bench.poke(table + fuzz.rng.gen_range(0..512) * 8, e);

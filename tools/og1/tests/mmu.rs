@@ -135,9 +135,9 @@ fn malformed_entries_fault_and_are_violations() {
     let mut u = Unit::new();
     let leaf = entry(0x7000, PTE_LEAF | RW);
     let bad = [
-        (0, leaf | 1 << 63),
-        (0, leaf | 1 << 8),
-        (0, leaf | 4 << PTE_TYPE_SHIFT),
+        (0, leaf | (1 << 63)),
+        (0, leaf | (1 << 8)),
+        (0, leaf | (4 << PTE_TYPE_SHIFT)),
         (0, leaf & !PTE_LEAF),
         (0, entry(16 << 20, PTE_LEAF | RW)),
         (0, entry(PTE_ADDR, PTE_LEAF | RW)),
@@ -281,7 +281,7 @@ fn contexts_are_checked_on_use_and_kept_until_dropped() {
     assert_eq!(mem(&mut u, 0), Err(FAULT_CONTEXT));
     assert_eq!(mem(&mut u, 64), Err(FAULT_CONTEXT));
     let root = u.space.root;
-    for bad in [root, root | CTX_VALID | 2, root | CTX_VALID | 1 << 52] {
+    for bad in [root, root | CTX_VALID | 2, root | CTX_VALID | (1 << 52)] {
         u.bench.poke(table, bad);
         assert_eq!(mem(&mut u, 0), Err(FAULT_CONTEXT), "{bad:#x}");
     }

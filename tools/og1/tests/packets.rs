@@ -105,7 +105,7 @@ impl Rig {
 }
 
 fn two(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
+    u64::from(low) | (u64::from(high) << 32)
 }
 
 #[test]

@@ -217,7 +217,7 @@ struct Work {
 fn mixed_work(kernel: u64, buffer: u64) -> Work {
     let va = 0x4000_0000_0000;
     let mut words = copy(0x20_0000, 0x60_0000, 0x10_0004);
-    let two = |a: u64, b: u64| a | b << 32;
+    let two = |a: u64, b: u64| a | (b << 32);
     words.extend(pkt(
         PKT_COPY_2D,
         FLAG_PHYSICAL,
@@ -541,7 +541,7 @@ fn a_hung_device_obeys_the_device_reset_only() {
     hang(&bench, Hang::Device);
     bench.push(&mut q, &nop());
     bench.pass(100_000);
-    bench.write(Reg::ENG_RESET, 2, 1 << 31 | 1);
+    bench.write(Reg::ENG_RESET, 2, (1 << 31) | 1);
     let status = bench.read(Reg::ENG_RESET_STATUS, 2);
     assert!(fields::ENG_RESET_STATUS::engine_refused.is_set(status));
     assert_eq!(fields::ENG_RESET_STATUS::slots_refused.get(status), 1);

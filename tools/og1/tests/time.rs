@@ -132,7 +132,7 @@ fn a_latched_time_pairs_with_the_cpus_clock() {
     bench.write(Reg::LATCH, 0, 1);
     let now = bench.time();
     let latched =
-        u64::from(bench.read(Reg::LATCH_LO, 0)) | u64::from(bench.read(Reg::LATCH_HI, 0)) << 32;
+        u64::from(bench.read(Reg::LATCH_LO, 0)) | (u64::from(bench.read(Reg::LATCH_HI, 0)) << 32);
     assert_eq!(latched, now);
     bench.push(&mut q, &copy(0, 0x80_0000, 1 << 20));
     bench.run();

@@ -143,17 +143,17 @@ fn desc() {
     let good: Vec<u64> = (0..16).map(|i| bench.peek(q.desc + i * 8)).collect();
     let cases: [(u64, u64); 16] = [
         (0, good[0] ^ 1),
-        (0, good[0] | 1 << 33),
-        (1, good[1] | 4 << 32),
-        (1, good[1] | 1 << 40),
-        (1, good[1] | 4096 << 16),
+        (0, good[0] | (1 << 33)),
+        (1, good[1] | (4 << 32)),
+        (1, good[1] | (1 << 40)),
+        (1, good[1] | (4096 << 16)),
         (2, good[2] & !0xffff_ffff),
         (2, good[2] & !0xffff_ffff | 1_000_001),
-        (2, good[2] & 0xffff_ffff | 5 << 32),
-        (2, good[2] & 0xffff_ffff | 17 << 32),
-        (2, good[2] & 0xffff_ffff | 0xff << 32),
+        (2, good[2] & 0xffff_ffff | (5 << 32)),
+        (2, good[2] & 0xffff_ffff | (17 << 32)),
+        (2, good[2] & 0xffff_ffff | (0xff << 32)),
         (3, good[3] + 8),
-        (3, good[3] | 1 << 52),
+        (3, good[3] | (1 << 52)),
         (4, good[4] + 2048),
         (5, good[5] + 1),
         (7, 1),
@@ -166,7 +166,7 @@ fn desc() {
         bench.assert_broken(&[Rule::Desc]);
         bench.poke(q.desc + word * 8, good[word as usize]);
     }
-    for desc in [q.desc + 8, q.desc | 1 << 60] {
+    for desc in [q.desc + 8, q.desc | (1 << 60)] {
         bench.bind(&Queue { desc, ..q.clone() });
         bench.assert_broken(&[Rule::Desc]);
     }
@@ -250,7 +250,7 @@ fn context() {
 fn pte() {
     let mut bench = Bench::new();
     let space = Space::new(&mut bench, 1);
-    space.map_4k(&mut bench, 0x1000, 0x1000, RW | 1 << 9);
+    space.map_4k(&mut bench, 0x1000, 0x1000, RW | (1 << 9));
     let mut q = bench.queue(2);
     bench.push(&mut q, &pkt(PKT_TIMESTAMP, 0, 0, &[0x1000]));
     bench.run();
@@ -304,7 +304,7 @@ fn bus_master() {
     bench.write(Reg::FW_CTRL, 0, 1);
     assert_eq!(
         bench.read(Reg::FW_STATUS, 0),
-        FW_ERR_BUS << 8 | hw::FW_FAILED
+        (FW_ERR_BUS << 8) | hw::FW_FAILED
     );
     bench.assert_broken(&[Rule::BusMaster]);
 }

@@ -124,7 +124,7 @@ impl Block {
         }
         for (stack, touched) in self.stacks.chunks_exact_mut(STACK).zip(&mut self.touched) {
             for (page, bytes) in stack.chunks_exact_mut(4096).enumerate() {
-                if *touched >> page & 1 != 0 {
+                if (*touched >> page) & 1 != 0 {
                     bytes.fill(0);
                 }
             }

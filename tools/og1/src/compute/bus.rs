@@ -240,7 +240,7 @@ impl Bus for ItemBus<'_, '_> {
             *word = chunk
                 .iter()
                 .rev()
-                .fold(0, |word, &byte| word << 8 | u32::from(byte));
+                .fold(0, |word, &byte| (word << 8) | u32::from(byte));
         }
         Ok(())
     }

@@ -208,7 +208,7 @@ impl Engine {
             let id = usize::from(queue.id);
             if doorbells
                 .get(id / 64)
-                .is_some_and(|word| word >> (id % 64) & 1 != 0)
+                .is_some_and(|word| (word >> (id % 64)) & 1 != 0)
             {
                 cx.slot = slot;
                 queue.awake(cx);
@@ -314,7 +314,7 @@ impl Engine {
             status |= fields::ENG_RESET_STATUS::slots_done.put(slots);
         }
         for slot in 0..self.slots.len() {
-            if refused || mask >> slot & 1 == 0 {
+            if refused || (mask >> slot) & 1 == 0 {
                 continue;
             }
             cx.slot = slot;

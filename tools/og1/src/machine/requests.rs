@@ -175,7 +175,7 @@ impl Machine {
         );
         self.front.set(Reg::FW_STATUS, 0, status);
         for i in 0..self.engines.len() {
-            let id = if self.enabled == 0 || self.enabled >> i & 1 != 0 {
+            let id = if self.enabled == 0 || (self.enabled >> i) & 1 != 0 {
                 discovery::engine_id(self.front.config(), i)
             } else {
                 0
@@ -216,7 +216,7 @@ impl Machine {
             self.front.judge.report(Rule::NoFirmware, offset as u64);
             return;
         }
-        if self.enabled >> index & 1 == 0 {
+        if (self.enabled >> index) & 1 == 0 {
             self.front.judge.report(Rule::SlotState, offset as u64);
             return;
         }
@@ -224,7 +224,7 @@ impl Machine {
         for (slot, shadow) in shadow
             .iter()
             .enumerate()
-            .filter(|(slot, _)| slots >> slot & 1 != 0)
+            .filter(|(slot, _)| (slots >> slot) & 1 != 0)
         {
             let taken: Vec<u16> = self.engines.iter().flat_map(Engine::ids).collect();
             let Some(engine) = self.engines.get_mut(index) else {

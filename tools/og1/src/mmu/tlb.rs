@@ -44,7 +44,7 @@ impl Array {
 
     fn place(&self, ctx: u16, page: u64) -> usize {
         // Programs like round addresses: a multiplication spreads them, the top bits are the best.
-        let key = page ^ u64::from(ctx) << 48;
+        let key = page ^ (u64::from(ctx) << 48);
         let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         // Lengths are powers of two.
         mixed as usize & (self.entries.len() - 1)

@@ -97,7 +97,7 @@ impl Walk<'_, '_> {
         let mut table = root;
         let mut by = root.raw();
         for level in (0..mem::PT_LEVELS as u8).rev() {
-            let index = self.va >> (12 + 9 * u32::from(level)) & 0x1ff;
+            let index = (self.va >> (12 + 9 * u32::from(level))) & 0x1ff;
             let at = table.offset(index * 8);
             let entry: u64 = self.load(at, by, level)?;
             if entry & mem::PTE_VALID == 0 {

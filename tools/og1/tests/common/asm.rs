@@ -12,27 +12,32 @@ pub const A1: u32 = 11;
 pub const A2: u32 = 12;
 
 fn i(opcode: u32, funct3: u32, rd: u32, rs1: u32, imm: i32) -> u32 {
-    (imm as u32) << 20 | rs1 << 15 | funct3 << 12 | rd << 7 | opcode
+    ((imm as u32) << 20) | (rs1 << 15) | (funct3 << 12) | (rd << 7) | opcode
 }
 
 fn r(opcode: u32, funct3: u32, funct7: u32, rd: u32, rs1: u32, rs2: u32) -> u32 {
-    funct7 << 25 | rs2 << 20 | rs1 << 15 | funct3 << 12 | rd << 7 | opcode
+    (funct7 << 25) | (rs2 << 20) | (rs1 << 15) | (funct3 << 12) | (rd << 7) | opcode
 }
 
 fn s(funct3: u32, rs1: u32, rs2: u32, imm: i32) -> u32 {
     let imm = imm as u32;
-    (imm >> 5 & 0x7f) << 25 | rs2 << 20 | rs1 << 15 | funct3 << 12 | (imm & 0x1f) << 7 | 0x23
+    (((imm >> 5) & 0x7f) << 25)
+        | (rs2 << 20)
+        | (rs1 << 15)
+        | (funct3 << 12)
+        | ((imm & 0x1f) << 7)
+        | 0x23
 }
 
 fn b(funct3: u32, rs1: u32, rs2: u32, to: i32) -> u32 {
     let o = to as u32;
-    (o >> 12 & 1) << 31
-        | (o >> 5 & 0x3f) << 25
-        | rs2 << 20
-        | rs1 << 15
-        | funct3 << 12
-        | (o >> 1 & 0xf) << 8
-        | (o >> 11 & 1) << 7
+    (((o >> 12) & 1) << 31)
+        | (((o >> 5) & 0x3f) << 25)
+        | (rs2 << 20)
+        | (rs1 << 15)
+        | (funct3 << 12)
+        | (((o >> 1) & 0xf) << 8)
+        | (((o >> 11) & 1) << 7)
         | 0x63
 }
 

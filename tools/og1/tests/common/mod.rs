@@ -192,13 +192,13 @@ impl Bench {
 
     pub fn time(&self) -> u64 {
         let low = self.read(Reg::TIME_LO, 0);
-        u64::from(low) | u64::from(self.read(Reg::TIME_HI, 0)) << 32
+        u64::from(low) | (u64::from(self.read(Reg::TIME_HI, 0)) << 32)
     }
 
     pub fn counter(&self, unit: usize, counter: u32) -> u64 {
-        self.write(Reg::CTR_SELECT, 0, (unit as u32) << 8 | counter);
+        self.write(Reg::CTR_SELECT, 0, ((unit as u32) << 8) | counter);
         let low = self.read(Reg::CTR_LO, 0);
-        u64::from(low) | u64::from(self.read(Reg::CTR_HI, 0)) << 32
+        u64::from(low) | (u64::from(self.read(Reg::CTR_HI, 0)) << 32)
     }
 
     pub fn slot_state(&self, q: &Queue) -> u32 {
@@ -263,14 +263,14 @@ impl Bench {
         } else {
             0
         };
-        self.poke(desc, u64::from(QUEUE_MAGIC) | u64::from(flags) << 32);
+        self.poke(desc, u64::from(QUEUE_MAGIC) | (u64::from(flags) << 32));
         self.poke(
             desc + 8,
-            u64::from(id) | u64::from(props.ctx) << 16 | u64::from(props.priority) << 32,
+            u64::from(id) | (u64::from(props.ctx) << 16) | (u64::from(props.priority) << 32),
         );
         self.poke(
             desc + 16,
-            u64::from(props.quantum_us) | u64::from(props.ring_log2) << 32,
+            u64::from(props.quantum_us) | (u64::from(props.ring_log2) << 32),
         );
         self.poke(desc + 24, ring);
         self.poke(desc + 32, control);
@@ -447,7 +447,7 @@ pub fn copy(src: u64, dst: u64, bytes: u64) -> Vec<u64> {
 }
 
 pub fn dispatch(kernel: u64, args: u64, grid: [u32; 3], block: [u32; 3], lds: u32) -> Vec<u64> {
-    let two = |a: u32, b: u32| u64::from(a) | u64::from(b) << 32;
+    let two = |a: u32, b: u32| u64::from(a) | (u64::from(b) << 32);
     let [gx, gy, gz] = grid;
     let [bx, by, bz] = block;
     pkt(

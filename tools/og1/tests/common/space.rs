@@ -37,7 +37,7 @@ impl Space {
     pub fn slot(&self, bench: &mut Bench, va: u64, level: u32) -> u64 {
         let mut table = self.root;
         for l in (level + 1..PT_LEVELS).rev() {
-            let at = table + (va >> (12 + 9 * l) & 511) * 8;
+            let at = table + ((va >> (12 + 9 * l)) & 511) * 8;
             let mut e = bench.peek(at);
             if e & PTE_VALID == 0 {
                 e = entry(bench.alloc(4096), 0);
@@ -45,7 +45,7 @@ impl Space {
             }
             table = (e & PTE_ADDR) | if e & PTE_SYSTEM != 0 { PA_SYSTEM } else { 0 };
         }
-        table + (va >> (12 + 9 * level) & 511) * 8
+        table + ((va >> (12 + 9 * level)) & 511) * 8
     }
 
     /// Maps a 4 KiB page.
@@ -85,7 +85,7 @@ impl Bench {
         let low = u64::from(self.read(Reg::CTX_TABLE_LO, 0));
         let high = u64::from(self.read(Reg::CTX_TABLE_HI, 0));
         if low | high != 0 {
-            return low | high << 32;
+            return low | (high << 32);
         }
         let table = self.alloc(64 * 16);
         self.write(Reg::CTX_TABLE_LO, 0, table as u32);
@@ -108,7 +108,7 @@ impl Bench {
         let n = self.read(Reg::FAULT_WPTR, 0).checked_sub(1)?;
         let low = u64::from(self.read(Reg::FAULT_RING_LO, 0));
         let high = u64::from(self.read(Reg::FAULT_RING_HI, 0));
-        let at = (low | high << 32) + u64::from(n % 16) * 64;
+        let at = (low | (high << 32)) + u64::from(n % 16) * 64;
         let bytes = self.peek_bytes(at, 64);
         assert_eq!(bytes[40] & 1, 1, "written");
         let word = |i: usize| u64::from_le_bytes(bytes[i..i + 8].try_into().unwrap());
