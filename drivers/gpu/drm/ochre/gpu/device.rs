@@ -372,8 +372,8 @@ impl Gpu {
         *self.registered.lock() = None;
     }
 
-    /// Waits until the worker has done what it was kicked for.
-    #[cfg(CONFIG_KUNIT = "y")]
+    /// Waits until the worker has done what it was kicked for. Not from the worker itself, and with
+    /// no lock held. The worker never waits for the board, so this is short.
     pub(super) fn flush(&self) {
         self.workers.flush();
     }

@@ -30,6 +30,10 @@ use crate::{
     },
     gpu::{
         device::Parts,
+        mock_tables::{
+            self,
+            Tables, //
+        },
         Gpu, //
     },
     hal::{
@@ -122,6 +126,8 @@ struct State {
 #[pin_data]
 pub(super) struct Mock {
     info: Info,
+    /// All page tables.
+    pub(super) tables: Arc<Tables>,
     #[pin]
     state: Mutex<State>,
 }
@@ -166,9 +172,11 @@ impl Mock {
             timestamp_hz: 1_000_000_000,
             engines,
         };
+        let tables = Tables::new()?;
         let mock = Arc::pin_init(
             pin_init!(Self {
                 info,
+                tables,
                 state <- new_mutex!(state, "ochre_mock"),
             }),
             GFP_KERNEL,
@@ -437,25 +445,6 @@ impl Drop for MockQueue {
     }
 }
 
-/// A page table.
-struct MockTable(Pin<KBox<Mutex<KVec<u64>>>>);
-
-impl Table for MockTable {
-    fn address(&self) -> BoardAddr {
-        BoardAddr::System(0)
-    }
-
-    fn write(&self, first: usize, entries: &[u64]) -> Result {
-        let mut table = self.0.lock();
-        let end = first.checked_add(entries.len()).ok_or(EINVAL)?;
-        table
-            .get_mut(first..end)
-            .ok_or(EINVAL)?
-            .copy_from_slice(entries);
-        Ok(())
-    }
-}
-
 /// The board as the driver holds it.
 struct Board(Arc<Mock>);
 
@@ -490,9 +479,7 @@ impl Hal for Board {
     }
 
     fn new_table(&self) -> Result<KBox<dyn Table>> {
-        let entries = KVec::zeroed(1 << self.0.info.page_table.entries_log2, GFP_KERNEL)?;
-        let entries = KBox::pin_init(new_mutex!(entries, "ochre_mock_table"), GFP_KERNEL)?;
-        Ok(KBox::new(MockTable(entries), GFP_KERNEL)?)
+        self.0.tables.new_table()
     }
 
     fn leaf_place(&self, size: LeafSize) -> LeafPlace {
@@ -515,16 +502,16 @@ impl Hal for Board {
         }
     }
 
-    fn leaf(&self, addr: BoardAddr, _size: LeafSize, _attrs: Attrs) -> u64 {
-        addr.offset() | 1
+    fn leaf(&self, addr: BoardAddr, size: LeafSize, _attrs: Attrs) -> u64 {
+        mock_tables::leaf(addr, size)
     }
 
-    fn sparse_leaf(&self, _size: LeafSize) -> u64 {
-        3
+    fn sparse_leaf(&self, size: LeafSize) -> u64 {
+        mock_tables::sparse_leaf(size)
     }
 
     fn table_entry(&self, addr: BoardAddr) -> u64 {
-        addr.offset() | 1
+        mock_tables::table_entry(addr)
     }
 
     fn set_context(&self, _context: ContextId, _root: Option<BoardAddr>) -> Result {

@@ -43,7 +43,11 @@ mod job;
 mod log;
 #[cfg(CONFIG_KUNIT = "y")]
 mod mock;
+#[cfg(CONFIG_KUNIT = "y")]
+mod mock_tables;
 mod page_table;
+#[cfg(CONFIG_KUNIT = "y")]
+mod page_table_tests;
 mod query;
 mod queue;
 mod queue_ioctl;

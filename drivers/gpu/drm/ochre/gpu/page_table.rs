@@ -18,7 +18,7 @@ use kernel::{
     sync::Arc, //
 };
 
-use super::vm::BoRef;
+use super::bo::Piece;
 use crate::{
     algo::va::{
         Backing,
@@ -35,6 +35,12 @@ use crate::{
         Table, //
     }, //
 };
+
+/// What is behind a mapping, as far as page tables care.
+pub(super) trait Backed {
+    /// The pieces from the one that contains byte `offset` on, in order and without gaps.
+    fn pieces_from(&self, offset: u64) -> &[Piece];
+}
 
 /// Binary logarithm of the bytes of a region.
 const REGION_SHIFT: u32 = LeafSize::Size2M.shift();
@@ -115,7 +121,7 @@ pub(crate) struct Update {
 
 impl Update {
     /// Adds what one step changes.
-    fn add(&mut self, table: &PageTable, step: &Step<BoRef>) -> Result {
+    fn add<T: Backed>(&mut self, table: &PageTable, step: &Step<T>) -> Result {
         match step {
             Step::Unmap { range, left, right } => {
                 self.clear(table, range)?;
@@ -180,7 +186,7 @@ impl Update {
     }
 
     /// Writes the leaves of a mapping.
-    fn map(&mut self, table: &PageTable, mapping: &Mapping<BoRef>) -> Result {
+    fn map<T: Backed>(&mut self, table: &PageTable, mapping: &Mapping<T>) -> Result {
         self.touch(mapping.range.start(), mapping.range.end());
         let hal = table.hal.clone();
         match &mapping.backing {
@@ -193,11 +199,12 @@ impl Update {
             Backing::Object { object, offset } => {
                 let (mut va, mut at) = (mapping.range.start(), *offset);
                 for piece in object.pieces_from(at) {
-                    let skip = at.checked_sub(piece.offset).ok_or(EINVAL)?;
-                    let len = (piece.len - skip).min(mapping.range.end() - va);
-                    if len == 0 {
+                    if va == mapping.range.end() {
                         break;
                     }
+                    let skip = at.checked_sub(piece.offset).ok_or(EINVAL)?;
+                    let rest = piece.len.checked_sub(skip).ok_or(EINVAL)?;
+                    let len = rest.min(mapping.range.end() - va);
                     let base = piece.addr.checked_add(skip).ok_or(EINVAL)?;
                     let start = va;
                     for run in Leaves::new(va, base.offset(), len) {
@@ -355,7 +362,7 @@ impl PageTable {
 
     /// Works out what `steps` come to and gets the memory for it. An error changes no translation;
     /// upper tables that were made by then stay, empty, for the next use.
-    pub(crate) fn prepare(&mut self, steps: &[Step<BoRef>]) -> Result<Update> {
+    pub(crate) fn prepare<T: Backed>(&mut self, steps: &[Step<T>]) -> Result<Update> {
         let mut update = Update {
             regions: RBTree::new(),
             bottoms: KVec::new(),

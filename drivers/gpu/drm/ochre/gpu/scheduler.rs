@@ -64,7 +64,13 @@ impl Gpu {
         candidates: &[EngineId],
         make: impl FnOnce(u16, EngineId) -> Result<Arc<Queue>>,
     ) -> Result<Arc<Queue>> {
-        let (id, engine) = self.scheduler.lock().reserve_id(candidates)?;
+        let mut reserved = self.scheduler.lock().reserve_id(candidates);
+        if reserved == Err(ENOSPC) {
+            // Ids of queues that were just destroyed come back when the worker has seen to them.
+            self.flush();
+            reserved = self.scheduler.lock().reserve_id(candidates);
+        }
+        let (id, engine) = reserved?;
         let queue = make(id, engine);
         let mut scheduler = self.scheduler.lock();
         let added = queue.and_then(|queue| {

@@ -24,6 +24,7 @@ use super::{
     bo::{
         Bo,
         BoObject,
+        Piece,
         Region, //
     },
     device::Gpu,
@@ -35,7 +36,10 @@ use super::{
         self,
         BINDS_MAX, //
     },
-    page_table::PageTable,
+    page_table::{
+        Backed,
+        PageTable, //
+    },
     sync::{
         Allow,
         Syncs, //
@@ -66,6 +70,13 @@ const SPARSE_MAX: u64 = 1 << 40;
 
 /// A BO as the map of an address space names it.
 pub(crate) type BoRef = ObjectRef<Bo>;
+
+impl Backed for BoRef {
+    fn pieces_from(&self, offset: u64) -> &[Piece] {
+        let bo: &Bo = self;
+        bo.pieces_from(offset)
+    }
+}
 
 /// Which contexts of the board are in use.
 #[pin_data]
