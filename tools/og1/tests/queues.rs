@@ -176,6 +176,38 @@ fn queues_of_one_priority_take_turns_of_their_quantum() {
 }
 
 #[test]
+fn what_is_left_of_a_turn_is_nobodys() {
+    let mut bench = Bench::new();
+    let props = |quantum_us| Props {
+        quantum_us,
+        ..Props::default()
+    };
+    // A queue with a long quantum works for a moment and leaves, or rests.
+    let mut brief = bench.queue_with(2, 0, 9, &props(5_000));
+    bench.push(&mut brief, &nop());
+    bench.run();
+    bench.unbind(&brief);
+    bench.run();
+
+    let mut a = bench.queue_with(2, 0, 10, &props(100));
+    let mut b = bench.queue_with(2, 1, 11, &props(100));
+    bench.board.machine().start_trace();
+    let big = copy(0, 8 << 20, 8 << 20);
+    bench.write(Reg::GATE, 0, 1);
+    bench.push(&mut a, &big);
+    bench.push(&mut b, &big);
+    let began = bench.time();
+    bench.write(Reg::GATE, 0, 0);
+    bench.run();
+    let trace = bench.board.machine().take_trace();
+    let first = trace
+        .iter()
+        .find(|e| e.what == og1::trace::What::Switch)
+        .map(|e| e.time - began);
+    assert!(first.is_some_and(|ns| ns <= 103_000), "{first:?}");
+}
+
+#[test]
 fn a_higher_priority_takes_the_engine_within_a_quantum_of_the_clock() {
     let mut bench = Bench::new();
     let low = Props {

@@ -286,6 +286,9 @@ impl Engine {
     }
 
     fn emptied(&mut self, cx: &mut Cx<'_>, slot: usize) {
+        if slot == self.current {
+            self.slice_ns = 0;
+        }
         cx.slot = slot;
         cx.trace(What::Empty);
         publish(cx.front, self.index, slot, None);
@@ -321,6 +324,9 @@ impl Engine {
             if let Some(mut queue) = self.slots[slot].take() {
                 queue.dropped(cx);
                 cx.trace(What::Empty);
+            }
+            if slot == self.current {
+                self.slice_ns = 0;
             }
             publish(cx.front, self.index, slot, None);
         }
@@ -358,7 +364,9 @@ impl Engine {
             publish_slot(cx, queue);
             let took = (cx.now() - began_ns).max(u64::from(cx.used() - began >= slice));
             self.slice_ns = self.slice_ns.saturating_sub(took);
-            if cx.used() - began >= slice {
+            // A turn also ends when the queue has nothing to do or waits: what is left of it is
+            // nobody's.
+            if cx.used() - began >= slice || !queue.runnable(cx.gate_closed) {
                 self.slice_ns = 0;
             }
             self.let_go(cx, slot);
