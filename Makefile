@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test vm setup root kernel board module modules modules_install stage samples \
-	test-static test-board kunit test-guest clean distclean
+	test-static test-board kunit format test-guest clean distclean
 
 # Settings may hold a dollar sign, which is the guest's shell's and not make's.
 SETTINGS := CMD SHARE BOARD BOARD_ARGS QEMU_ARGS MODULE MODULE_ARGS KERNEL_ARGS MEM SMP TIMEOUT LOG
@@ -43,6 +43,9 @@ kunit: setup ## the driver's KUnit suites, by the kernel's kunit.py; T=glob
 test-guest: setup ## tests in booted guests; T=part of a name
 	@tools/setup/stage
 	@tools/testing/guest-tests $(T)
+
+format: setup ## format all Rust as the checks want it
+	@tools/testing/static --format
 
 ##@ Build it
 
