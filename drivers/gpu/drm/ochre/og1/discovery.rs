@@ -93,7 +93,13 @@ impl Board {
     /// Reads and checks everything. Errors: `ENODEV` (nothing answers, or no og1), `EINVAL` (a board that
     /// this driver cannot handle; the log says why).
     pub(super) fn read(dev: &device::Device, regs: &Regs) -> Result<Self> {
-        let id = u32::from(regs.read::<regs::ID>()?);
+        let id = regs.read::<regs::ID>().inspect_err(|_| {
+            dev_err!(
+                dev,
+                "the board does not answer, its registers read all ones: is it powered?\n"
+            );
+        })?;
+        let id = u32::from(id);
         if id != ID_MAGIC {
             dev_err!(dev, "BAR0 says {:#010x}, which is no og1\n", id);
             return Err(ENODEV);
