@@ -27,14 +27,6 @@ ROOT_VERSION=2
 
 wanted_packages() { sed 's/#.*//;/^[[:space:]]*$/d' "$SETUP/packages"; }
 
-# key WORD|FILE...: a short hash of plain words and of the contents of files.
-key() {
-	local x
-	for x; do
-		if [ -f "$x" ]; then cat "$x"; else printf '%s\n' "$x"; fi
-	done | sha256sum | cut -c1-12
-}
-
 ROOT=$OCHRE_CACHE/root/$(key "$(wanted_packages)" "$ROOT_SUITE" "$ROOT_BACKPORTS" "$ROOT_VERSION")
 
 # The kernel. Keyed by its source, the compilers and the configuration; known once the root folder
@@ -61,7 +53,10 @@ kernel_options() { grep -hE '^(# )?CONFIG_' "$SETUP"/kernel.d/*.config; sed '/^#
 
 # Sets KERNEL (the folder in the cache) and its parts.
 find_kernel() {
-	KERNEL=$OCHRE_CACHE/kernel/$(key "$(kernel_source_id)" "$(package_version rustc)" \
+	local source
+	[ -e "$ROOT/.complete" ] || die "the root folder is not there yet: run 'make setup'"
+	source=$(kernel_source_id)
+	KERNEL=$OCHRE_CACHE/kernel/$(key "$source" "$(package_version rustc)" \
 		"$(package_version gcc-14)" "$(kernel_options)" "$KERNEL_VERSION")
 	KERNEL_SRC=$KERNEL/src
 	KERNEL_BUILD=$KERNEL/build
