@@ -33,6 +33,8 @@ pub struct Board;
 pub struct Violation {
     /// `VIOL_*`.
     pub code: u32,
+    /// Name of the rule, as the board calls it.
+    pub rule: String,
     /// What it was about.
     pub info: u64,
 }
@@ -169,9 +171,11 @@ impl Board {
             .map(|entry| {
                 let mut parts = entry.splitn(3, ':');
                 let code = parts.next().unwrap_or_default();
-                let info = parts.nth(1).unwrap_or_default();
+                let rule = parts.next().unwrap_or_default().to_string();
+                let info = parts.next().unwrap_or_default();
                 Ok(Violation {
                     code: number(code)?.try_into()?,
+                    rule,
                     info: number(info)?,
                 })
             })

@@ -13,6 +13,8 @@
 pub mod bare;
 mod board;
 pub mod child;
+mod driver;
+mod firmware;
 mod harness;
 mod kmsg;
 mod ledger;
@@ -26,6 +28,9 @@ pub use board::Board;
 pub use board::Restore;
 pub use board::Slot;
 pub use board::Violation;
+pub use driver::Driver;
+pub use firmware::seal;
+pub use firmware::FirmwareFolder;
 pub use harness::errno;
 pub use harness::eventually;
 pub use harness::run;

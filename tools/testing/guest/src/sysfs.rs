@@ -85,6 +85,15 @@ impl PciDevice {
         self.bind()
     }
 
+    /// Enables the function, or takes that back, as a driver does.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn enable(&self, on: bool) -> io::Result<()> {
+        fs::write(self.path.join("enable"), if on { "1" } else { "0" })
+    }
+
     /// Maps a BAR.
     ///
     /// # Errors
