@@ -12,6 +12,7 @@ RESULTS=$BUILD/results
 result() {
 	mkdir -p "$RESULTS"
 	printf '%d %d\n' "$2" "$3" >"$RESULTS/$1"
+	(($2 + $3 > 0)) || say "$1: no test was run: does a name hold what T= asks for?"
 	say "$1: $2 of $(($2 + $3)) tests passed"
 	(($3 == 0 && $2 > 0))
 }
