@@ -102,9 +102,7 @@ fn answer_that_cannot_be_written_is_efault() -> Outcome {
             regions: VRAM,
             ..Default::default()
         };
-        // SAFETY: Structures of the ABI have no padding.
-        let bytes: [u8; size_of::<drm_ochre_gem_create>()] = unsafe { std::mem::transmute(create) };
-        let page = pointers::ReadOnly::with(&bytes);
+        let page = pointers::ReadOnly::with(guest::bytes_of(&create));
         let got = raw::call_at(&gpu, DRM_IOCTL_OCHRE_GEM_CREATE, page.address());
         assert_eq!(got, Err(Errno::EFAULT));
         let zeros = pointers::ReadOnly::with(&[]);

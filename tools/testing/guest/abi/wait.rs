@@ -14,6 +14,7 @@ use guest::raw;
 use guest::refuses;
 use guest::refuses_arrays;
 use guest::refuses_by;
+use guest::Board;
 use guest::Desk;
 use guest::Errno;
 use guest::Outcome;
@@ -208,9 +209,11 @@ fn wait_tells_the_first_error() -> Outcome {
     let desk = Desk::new(&gpu)?;
     let good = signalled(&desk)?;
     let queue = desk.queue(DRM_OCHRE_ENGINE_COPY)?;
-    // An address at which nothing is.
+    // An address at which nothing is; what is behind it is submitted before it begins.
+    let gate = Board.close_gate()?;
     let bad = desk.start(&queue, Stream::new().write(0x10_0000, 1))?;
     let behind = desk.start(&queue, Stream::new().nop())?;
+    drop(gate);
     let waited = gpu.wait(
         &[good.wait(), bad.done.wait(), behind.done.wait()],
         in_seconds(60),

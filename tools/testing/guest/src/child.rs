@@ -85,10 +85,19 @@ impl Child {
     ///
     /// The part failed, or a signal ended it.
     pub fn wait(mut self) -> Outcome {
-        match self.take_status()? {
+        match self.status()? {
             WaitStatus::Exited(_, 0) => Ok(()),
             status => bail!("the other process: {status:?}"),
         }
+    }
+
+    /// Waits for its end; returns how it came.
+    ///
+    /// # Errors
+    ///
+    /// It was waited for.
+    pub fn end(mut self) -> anyhow::Result<WaitStatus> {
+        self.status()
     }
 
     /// Waits for its end by a signal.
@@ -97,7 +106,7 @@ impl Child {
     ///
     /// It ended in another way.
     pub fn wait_for_signal(mut self, signal: Signal) -> Outcome {
-        match self.take_status()? {
+        match self.status()? {
             WaitStatus::Signaled(_, got, _) if got == signal => Ok(()),
             status => bail!("the other process: {status:?} instead of {signal}"),
         }
@@ -113,7 +122,7 @@ impl Child {
         self.wait_for_signal(Signal::SIGKILL)
     }
 
-    fn take_status(&mut self) -> anyhow::Result<WaitStatus> {
+    fn status(&mut self) -> anyhow::Result<WaitStatus> {
         let pid = self.pid.take().context("it was waited for")?;
         Ok(waitpid(pid, None)?)
     }
@@ -124,7 +133,7 @@ impl Drop for Child {
         if let Some(pid) = self.pid {
             // It may have ended.
             let _ = kill(pid, Signal::SIGKILL);
-            let _ = self.take_status();
+            let _ = self.status();
         }
     }
 }

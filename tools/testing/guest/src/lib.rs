@@ -4,7 +4,8 @@
 //! A test is a function whose name is the sentence that it proves; [`tests!`] makes a program of
 //! several. They use the device through the library of samples/rust ([`ochre`]), or, to do what
 //! that does not allow, through [`raw`]. [`Board`] is the control port, at which the board can be
-//! asked and made to fail; [`PciDevice`] is the function in sysfs. [`Ledger`] tells whether an ioctl
+//! asked and made to fail; [`PciDevice`] is the function in sysfs, [`bare`] the board
+//! without its driver. [`Ledger`] tells whether an ioctl
 //! that failed left something behind.
 //!
 //! The guest is emulated and may be slow, so waits have generous ends; none is a pause of fixed
@@ -23,6 +24,7 @@ pub mod raw;
 mod refuse;
 mod sysfs;
 mod work;
+mod zerocopy;
 
 pub use board::Board;
 pub use board::Restore;
@@ -48,3 +50,4 @@ pub use refuse::Case;
 pub use sysfs::PciDevice;
 pub use work::Desk;
 pub use work::Pending;
+pub use zerocopy::bytes_of;

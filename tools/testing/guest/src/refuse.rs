@@ -10,6 +10,7 @@ use ochre::Gpu;
 use crate::ledger::Ledger;
 use crate::pointers;
 use crate::raw;
+use crate::zerocopy::bytes_of;
 
 /// A way to spoil a good argument: its description, the change, and the errno that it has to give.
 pub type Case<'a, A> = (&'a str, &'a dyn Fn(&mut A), Errno);
@@ -54,12 +55,6 @@ pub fn refuses_by<A: Copy>(
     let got = call(&mut argument);
     ensure!(got.is_ok(), "the good argument: {got:?}");
     Ok(argument)
-}
-
-/// The bytes of a structure of the ABI.
-fn bytes_of<E: Copy>(element: &E) -> &[u8] {
-    // SAFETY: Structures of the ABI have no padding, so that their layout is the same everywhere.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(element).cast(), size_of::<E>()) }
 }
 
 /// An array as an ioctl gets it: pointer, count, stride.

@@ -52,6 +52,23 @@ impl PciDevice {
         anyhow::bail!("there is no board")
     }
 
+    /// Finds it, and binds the driver if a test before has left it without.
+    ///
+    /// # Errors
+    ///
+    /// There is none; the driver's.
+    pub fn bound() -> anyhow::Result<Self> {
+        let pci = Self::find()?;
+        if !pci.is_bound() {
+            if !Path::new(DRIVER).exists() {
+                Self::load_module()?;
+            } else {
+                pci.bind()?;
+            }
+        }
+        Ok(pci)
+    }
+
     /// Whether a driver is bound.
     pub fn is_bound(&self) -> bool {
         self.path.join("driver").exists()
@@ -144,21 +161,30 @@ impl PciDevice {
     ///
     /// # Errors
     ///
-    /// insmod says which.
+    /// What insmod says.
     pub fn load_module() -> anyhow::Result<()> {
-        let status = Command::new("insmod").arg(MODULE).status()?;
-        ensure!(status.success(), "insmod: {status}");
-        Ok(())
+        run(Command::new("insmod").arg(MODULE))
     }
 
     /// Unloads the module.
     ///
     /// # Errors
     ///
-    /// rmmod says which.
+    /// What rmmod says.
     pub fn unload_module() -> anyhow::Result<()> {
-        let status = Command::new("rmmod").arg("ochre").status()?;
-        ensure!(status.success(), "rmmod: {status}");
-        Ok(())
+        run(Command::new("rmmod").arg("ochre"))
     }
+}
+
+/// Runs a program that has to end well.
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{}: {}",
+        output.status,
+        said.trim()
+    );
+    Ok(())
 }
