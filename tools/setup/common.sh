@@ -105,6 +105,8 @@ progress() {
 		say "$label: failed after $(clock $now); the whole log is $log"
 		if grep -q 'No space left on device' "$log"; then
 			say "the disk is full: make room, or set XDG_CACHE_HOME to a larger disk, and run this again"
+		elif grep -qiE 'could not resolve|temporary failure (in name )?resolving|unable to connect|spurious network|failed to (download|fetch|query)' "$log"; then
+			say "the network did not answer: check it and the proxy settings, and run this again"
 		fi
 		return "$status"
 	fi
