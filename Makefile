@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test vm setup root kernel board module modules modules_install stage samples \
-	test-static test-board kunit format test-guest clean distclean
+	test-static test-board kunit format test-vm test-guest clean distclean
 
 # Settings may hold a dollar sign, which is the guest's shell's and not make's.
 SETTINGS := CMD SHARE BOARD BOARD_ARGS QEMU_ARGS MODULE MODULE_ARGS KERNEL_ARGS MEM SMP TIMEOUT LOG
@@ -39,6 +39,10 @@ test-board: setup ## cargo tests of the board; T=part of a name
 
 kunit: setup ## the driver's KUnit suites, by the kernel's kunit.py; T=glob
 	@tools/testing/kunit $(T)
+
+test-vm: setup ## tests of `make vm` itself; T=part of a name
+	@tools/setup/stage
+	@tools/testing/vm-tests $(T)
 
 test-guest: setup ## tests in booted guests; T=part of a name
 	@tools/setup/stage
