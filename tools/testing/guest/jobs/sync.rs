@@ -24,6 +24,7 @@ guest::tests! {
     job_waits_for_another_queues_binary_syncobj,
     points_of_a_timeline_order_jobs_of_two_queues,
     point_between_others_is_reached_with_the_next,
+    point_signalled_in_the_same_submit_waits_for_other_queues_points,
     job_waits_for_a_user_fence_that_the_cpu_signals,
     user_fences_link_jobs_of_two_queues,
     user_fence_is_signalled_only_after_its_job,
@@ -139,6 +140,37 @@ fn point_between_others_is_reached_with_the_next() -> Outcome {
     wait_for(&gpu, timeline.point(3));
     wait_for(&gpu, timeline.point(10));
     job.ends_well()
+}
+
+fn point_signalled_in_the_same_submit_waits_for_other_queues_points() -> Outcome {
+    let gpu = Gpu::open()?;
+    let desk = Desk::new(&gpu)?;
+    let first = desk.queue(DRM_OCHRE_ENGINE_COMPUTE)?;
+    let second = desk.queue(DRM_OCHRE_ENGINE_COPY)?;
+    let timeline = Syncobj::new(&gpu)?;
+    let point = timeline.point(3).signal();
+    let blocked = desk.start_with(&first, desk.wait_for_word(0), &[point])?;
+    let (before, after) = (Syncobj::new(&gpu)?, Syncobj::new(&gpu)?);
+    // Neither runs anything; the second waits for the first, and so for point 3 of the other queue.
+    second.submit(&[
+        Job {
+            addr: 0,
+            words: 0,
+            syncs: &[timeline.point(5).signal(), before.signal()],
+        },
+        Job {
+            addr: 0,
+            words: 0,
+            syncs: &[timeline.point(5), after.signal()],
+        },
+    ])?;
+    wait_for(&gpu, before.wait());
+    let other = desk.queue(DRM_OCHRE_ENGINE_COPY)?;
+    desk.run(&other, Stream::new().nop())?;
+    assert_eq!(errno(gpu.wait(&[after.wait()], 0)), Some(Errno::ETIME));
+    desk.set_word(0, 1);
+    wait_for(&gpu, after.wait());
+    blocked.ends_well()
 }
 
 fn job_waits_for_a_user_fence_that_the_cpu_signals() -> Outcome {

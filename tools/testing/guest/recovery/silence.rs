@@ -13,6 +13,7 @@ use guest::ochre::Vm;
 use guest::Board;
 use guest::Desk;
 use guest::Errno;
+use guest::Events;
 use guest::Outcome;
 use guest::PciDevice;
 
@@ -68,7 +69,8 @@ fn silent_board_is_given_up_and_everybody_is_told() -> Outcome {
     let other = desk.queue(COPY)?;
     let job = desk.start(&queue, desk.wait_for_word(0))?;
     Board.queue_in_state(2, "waiting")?;
-    let _silence = Board.silence()?;
+    let events = Events::from_now()?;
+    let silence = Board.silence()?;
     let behind = desk.start(&other, Stream::new().nop())?;
     for job in [&job, &behind] {
         match gpu.wait(&[job.done.wait()], in_seconds(60)) {
@@ -77,8 +79,19 @@ fn silent_board_is_given_up_and_everybody_is_told() -> Outcome {
         }
     }
     assert_gone(&gpu, &queue);
-    drop(_silence);
-    PciDevice::find()?.rebind()?;
+    let remedies = events.next("WEDGED")?;
+    assert!(
+        remedies.split(',').any(|remedy| remedy == "rebind"),
+        "{remedies}"
+    );
+    // Nobody knows what it does when it comes back, so it must not reach memory any more.
+    let pci = PciDevice::find()?;
+    assert!(
+        !pci.is_master()?,
+        "a board that was given up may use memory"
+    );
+    drop(silence);
+    pci.rebind()?;
     Ok(())
 }
 

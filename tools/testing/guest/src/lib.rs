@@ -23,6 +23,7 @@ pub mod pointers;
 pub mod raw;
 mod refuse;
 mod sysfs;
+mod uevent;
 mod work;
 mod zerocopy;
 
@@ -48,6 +49,7 @@ pub use refuse::refuses_by;
 pub use refuse::Array;
 pub use refuse::Case;
 pub use sysfs::PciDevice;
+pub use uevent::Events;
 pub use work::Desk;
 pub use work::Pending;
 pub use zerocopy::bytes_of;

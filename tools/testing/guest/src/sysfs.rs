@@ -148,6 +148,17 @@ impl PciDevice {
         file.write_all(&value.to_le_bytes())
     }
 
+    /// Whether it may read and write system memory.
+    ///
+    /// # Errors
+    ///
+    /// The configuration space cannot be read.
+    pub fn is_master(&self) -> io::Result<bool> {
+        const COMMAND: u64 = 4;
+        const BUS_MASTER: u16 = 1 << 2;
+        Ok(self.config(COMMAND)? & BUS_MASTER != 0)
+    }
+
     /// Resets the function (FLR).
     ///
     /// # Errors

@@ -131,6 +131,8 @@ fn hung_device_does_not_hold_up_the_unbind() -> Outcome {
     let silence = Board.silence()?;
     unbind(&pci)?;
     assert_eq!(end(&gpu, &job), Some(Errno::ENODEV));
+    // It could not be stopped, so it must not reach memory when it comes back.
+    assert!(!pci.is_master()?, "a board without a driver may use memory");
     drop(silence);
     Ok(pci.bind()?)
 }
