@@ -107,8 +107,8 @@ impl<T: Clone + PartialEq> VaSpace<T> {
     pub(crate) fn plan(&mut self) -> Plan<'_, T> {
         Plan {
             space: self,
-            log: KVec::new(),
-            steps: KVec::new(),
+            log: KVVec::new(),
+            steps: KVVec::new(),
         }
     }
 
@@ -158,8 +158,8 @@ enum Change<T> {
 #[must_use = "a plan that is dropped is undone"]
 pub(crate) struct Plan<'a, T: Clone + PartialEq> {
     space: &'a mut VaSpace<T>,
-    log: KVec<Change<T>>,
-    steps: KVec<Step<T>>,
+    log: KVVec<Change<T>>,
+    steps: KVVec<Step<T>>,
 }
 
 impl<T: Clone + PartialEq> Plan<'_, T> {
@@ -223,7 +223,7 @@ impl<T: Clone + PartialEq> Plan<'_, T> {
     }
 
     fn push(&mut self, step: Step<T>) -> Result<(), VaError> {
-        self.steps.push(step, GFP_KERNEL)?;
+        self.steps.push(step, GFP_KERNEL_ACCOUNT)?;
         Ok(())
     }
 
@@ -237,14 +237,14 @@ impl<T: Clone + PartialEq> Plan<'_, T> {
     fn insert(&mut self, new: Mapping<T>) -> Result<(), VaError> {
         let key = new.range.last();
         let len = new.range.len();
-        self.log.reserve(1, GFP_KERNEL)?;
-        let node = RBTreeNode::new(key, new, GFP_KERNEL).map_err(|_| VaError::NoMemory)?;
+        self.log.reserve(1, GFP_KERNEL_ACCOUNT)?;
+        let node = RBTreeNode::new(key, new, GFP_KERNEL_ACCOUNT).map_err(|_| VaError::NoMemory)?;
         self.space.insert(node, len);
         self.note(Change::Inserted { key })
     }
 
     fn remove(&mut self, range: VaRange) -> Result<(), VaError> {
-        self.log.reserve(1, GFP_KERNEL)?;
+        self.log.reserve(1, GFP_KERNEL_ACCOUNT)?;
         match self.space.remove(range.last()) {
             Some(node) => self.note(Change::Removed {
                 node,
@@ -313,8 +313,8 @@ impl<T: Clone + PartialEq> Drop for Plan<'_, T> {
 /// objects that are no longer mapped.
 #[must_use = "the page tables do not follow by themselves"]
 pub(crate) struct Applied<T> {
-    steps: KVec<Step<T>>,
-    _old: KVec<Change<T>>,
+    steps: KVVec<Step<T>>,
+    _old: KVVec<Change<T>>,
 }
 
 impl<T> Applied<T> {

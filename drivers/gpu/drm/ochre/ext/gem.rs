@@ -57,7 +57,10 @@ use super::{
 
 mod sys_pages;
 
-pub(crate) use sys_pages::SysPages;
+pub(crate) use sys_pages::{
+    PinnedPages,
+    SysPages, //
+};
 
 /// How many pages one fault may map: the one that was touched and those after it.
 const FAULT_PAGES: usize = 16;

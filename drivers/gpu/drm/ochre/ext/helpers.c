@@ -5,6 +5,7 @@
 #include <linux/io.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/swap.h>
 
@@ -173,6 +174,11 @@ bool ochre_perfmon_capable(void)
 bool ochre_sys_nice_capable(void)
 {
 	return capable(CAP_SYS_NICE);
+}
+
+bool ochre_fatal_signal_pending(void)
+{
+	return fatal_signal_pending(current);
 }
 
 u64 ochre_total_bytes(void)

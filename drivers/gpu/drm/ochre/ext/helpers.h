@@ -47,9 +47,10 @@ void ochre_shmem_pin(struct file *file);
 void ochre_shmem_unpin(struct file *file);
 void ochre_shmem_put_pages(struct page **pages, unsigned long count, bool dirty);
 
-/* linux/capability.h, linux/mm.h */
+/* linux/capability.h, linux/mm.h, linux/sched/signal.h */
 bool ochre_perfmon_capable(void);
 bool ochre_sys_nice_capable(void);
+bool ochre_fatal_signal_pending(void);
 u64 ochre_total_bytes(void);
 u64 ochre_available_bytes(void);
 

@@ -33,6 +33,7 @@ pub(crate) mod mm;
 pub(crate) mod pci;
 pub(crate) mod scatterlist;
 pub(crate) mod shmem;
+pub(crate) mod signal;
 pub(crate) mod syncobj;
 mod table;
 pub(crate) mod timekeeping;

@@ -102,7 +102,7 @@ impl Table {
             limit => u32::try_from(limit).unwrap_or(u32::MAX),
         };
 
-        let table = KBox::pin(Opaque::zeroed(), GFP_KERNEL)?;
+        let table = KBox::pin(Opaque::zeroed(), GFP_KERNEL_ACCOUNT)?;
         // SAFETY: The table is zeroed memory. The function reads the array, which C declares
         // without const, and does not keep it. On failure it frees what it allocated.
         to_result(unsafe {
@@ -113,7 +113,7 @@ impl Table {
                 0,
                 size,
                 max_segment,
-                bindings::GFP_KERNEL,
+                bindings::GFP_KERNEL_ACCOUNT,
             )
         })?;
         Ok(Self(table))

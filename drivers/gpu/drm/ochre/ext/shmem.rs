@@ -18,7 +18,10 @@ use kernel::{
     sync::aref::ARef, //
 };
 
-use super::sys;
+use super::{
+    signal,
+    sys, //
+};
 
 /// The pinned pages at the beginning of a shared memory file.
 ///
@@ -39,26 +42,30 @@ unsafe impl Sync for Pages {}
 impl Pages {
     /// Pins the first `count` pages of `file`. Pages that were never written are made, with zeros.
     ///
-    /// Sleeps and allocates. Returns [`EINTR`] or [`ENOMEM`] when memory is short.
+    /// Sleeps and allocates. Returns [`ERESTARTSYS`] when the task is being killed, [`ENOMEM`] when
+    /// memory is short.
     ///
     /// # Safety
     ///
     /// `file` is a shared memory file (`shmem_file_setup()`) of at least `count` pages.
     pub(super) unsafe fn pin(file: ARef<File>, count: usize) -> Result<Self> {
-        let pages = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let pages = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
         // SAFETY: The file is valid. (Undone by drop.)
         unsafe { sys::ochre_shmem_pin(file.as_ptr()) };
 
         // INVARIANT: Empty; each page that is pushed comes with a reference.
         let mut this = Self { file, pages };
         for index in 0..count {
+            if signal::is_fatal_pending() {
+                return Err(ERESTARTSYS);
+            }
             // SAFETY: By the contract of this function.
             let page = unsafe { sys::ochre_shmem_read_page(this.file.as_ptr(), index) };
             // An error drops `this` with what it has.
             let page = from_err_ptr(page)?;
             // Within the capacity, so this neither allocates nor fails.
             this.pages
-                .push(NonNull::new(page).ok_or(ENOMEM)?, GFP_KERNEL)?;
+                .push(NonNull::new(page).ok_or(ENOMEM)?, GFP_KERNEL_ACCOUNT)?;
         }
         Ok(this)
     }

@@ -51,6 +51,7 @@ use crate::{
             Fault,
             FaultResult,
             ObjectTable,
+            PinnedPages,
             Status,
             SysPages, //
         },
@@ -215,7 +216,7 @@ impl BoOps for Bo {
 
 /// Memory of a BO in VRAM.
 fn vram_memory(block: Arc<VramBlock>) -> Result<Memory> {
-    let mut pieces = KVVec::with_capacity(block.extents().len(), GFP_KERNEL)?;
+    let mut pieces = KVVec::with_capacity(block.extents().len(), GFP_KERNEL_ACCOUNT)?;
     let mut offset = 0;
     for extent in block.extents() {
         let piece = Piece {
@@ -224,7 +225,7 @@ fn vram_memory(block: Arc<VramBlock>) -> Result<Memory> {
             len: extent.len(),
         };
         offset += extent.len();
-        pieces.push(piece, GFP_KERNEL)?;
+        pieces.push(piece, GFP_KERNEL_ACCOUNT)?;
     }
     Ok(Memory {
         backing: Backing::Vram { _block: block },
@@ -232,9 +233,9 @@ fn vram_memory(block: Arc<VramBlock>) -> Result<Memory> {
     })
 }
 
-/// Memory of a BO in the system: pins its pages and maps them for the board.
-fn system_memory(obj: &BoObject, bound: &Bound<'_>) -> Result<Memory> {
-    let pages = SysPages::new(obj, bound.dev, DataDirection::Bidirectional)?;
+/// Memory of a BO of `size` bytes in the system: maps its pages for the board.
+fn system_memory(pinned: PinnedPages, size: u64, bound: &Bound<'_>) -> Result<Memory> {
+    let pages = SysPages::new(pinned, bound.dev, DataDirection::Bidirectional)?;
     let mut pieces = KVVec::new();
     let mut offset = 0;
     for segment in pages.segments(bound.dev)? {
@@ -244,9 +245,9 @@ fn system_memory(obj: &BoObject, bound: &Bound<'_>) -> Result<Memory> {
             len: segment.len,
         };
         offset += segment.len;
-        pieces.push(piece, GFP_KERNEL)?;
+        pieces.push(piece, GFP_KERNEL_ACCOUNT)?;
     }
-    if offset < obj.size {
+    if offset < size {
         return Err(EIO);
     }
     Ok(Memory {
@@ -262,6 +263,9 @@ fn new_in_vram(dev: &IoctlDevice, size: u64, flags: u32) -> Result<ARef<BoObject
         return Err(E2BIG);
     }
     let cpu_visible = flags & uapi::DRM_OCHRE_GEM_CPU_VISIBLE != 0;
+    if cpu_visible && size > gpu.info().aperture_size {
+        return Err(ENOSPC);
+    }
     let mut request = Request::new(size).prefer_cleared();
     if cpu_visible {
         request = request.range(0..gpu.info().aperture_size);
@@ -293,8 +297,9 @@ fn new_in_system(dev: &IoctlDevice, size: u64) -> Result<ARef<BoObject>> {
         cpu_visible: true,
     };
     let obj = new_object::<Bo>(dev, usize::try_from(size)?, args)?;
+    let pinned = PinnedPages::new(&obj)?;
     let guard = dev.registration_guard().ok_or(ENODEV)?;
-    let memory = guard.registration_data_with(|bound| system_memory(&obj, bound))?;
+    let memory = guard.registration_data_with(|bound| system_memory(pinned, size, bound))?;
     obj.memory.populate(memory);
     Ok(obj)
 }

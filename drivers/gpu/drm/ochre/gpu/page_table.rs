@@ -29,6 +29,7 @@ use crate::{
         Step,
         VaRange, //
     },
+    ext::signal,
     hal::{
         BoardAddr,
         Hal,
@@ -112,9 +113,9 @@ enum Contents {
 pub(crate) struct Update {
     regions: RBTree<u64, Contents>,
     /// One new bottom table for each region of small pages, still without entries.
-    bottoms: KVec<KBox<Bottom>>,
+    bottoms: KVVec<KBox<Bottom>>,
     /// Room for what the commit takes out.
-    garbage: KVec<Slot>,
+    garbage: KVVec<Slot>,
     /// All that changes.
     hull: Option<(u64, u64)>,
 }
@@ -140,8 +141,13 @@ impl Update {
     }
 
     /// The new contents of a region, which are the old ones until they are changed.
+    ///
+    /// There may be very many, so [`ERESTARTSYS`] when the task is being killed.
     fn region(&mut self, table: &PageTable, region: u64) -> Result<&mut Contents> {
         if self.regions.get(&region).is_none() {
+            if signal::is_fatal_pending() {
+                return Err(ERESTARTSYS);
+            }
             let contents = table.contents(region)?;
             self.regions
                 .try_create_and_insert(region, contents, GFP_KERNEL_ACCOUNT)?;
@@ -269,7 +275,7 @@ fn page_in_region(va: u64) -> usize {
 /// Tables that nothing points to any more. To be dropped once the TLB has been invalidated.
 #[must_use = "drop it only after the TLB has been invalidated"]
 pub(crate) struct Garbage {
-    _slots: KVec<Slot>,
+    _slots: KVVec<Slot>,
 }
 
 /// The page tables of one address space.
@@ -365,8 +371,8 @@ impl PageTable {
     pub(crate) fn prepare<T: Backed>(&mut self, steps: &[Step<T>]) -> Result<Update> {
         let mut update = Update {
             regions: RBTree::new(),
-            bottoms: KVec::new(),
-            garbage: KVec::new(),
+            bottoms: KVVec::new(),
+            garbage: KVVec::new(),
             hull: None,
         };
         for step in steps {
@@ -445,7 +451,7 @@ impl PageTable {
     }
 
     /// Takes upper tables out that have become empty, around the given regions.
-    fn prune(&mut self, regions: &RBTree<u64, Contents>, garbage: &mut KVec<Slot>) {
+    fn prune(&mut self, regions: &RBTree<u64, Contents>, garbage: &mut KVVec<Slot>) {
         let mut last = None;
         for (region, _) in regions.iter() {
             let parent = region >> self.span_log2(REGION_LEVEL + 1);
@@ -461,7 +467,7 @@ impl PageTable {
     }
 
     /// Takes the table below `level` on the way to `region` out if it is empty.
-    fn prune_one(&mut self, level: u8, region: u64, garbage: &mut KVec<Slot>) {
+    fn prune_one(&mut self, level: u8, region: u64, garbage: &mut KVVec<Slot>) {
         let top = self.top();
         let mut indices = [0usize; 8];
         for above in level..=top {

@@ -128,7 +128,24 @@ impl Bench {
 
     /// Carries an operation out on `count` pages from page `first` on.
     fn apply(&mut self, first: u64, count: u64, operation: &Operation) -> Result {
-        let range = VaRange::new(BASE + first * PAGE, count * PAGE)?;
+        self.bind(VaRange::new(BASE + first * PAGE, count * PAGE)?, operation)?;
+
+        for n in 0..count {
+            let page = match operation {
+                Operation::Map(object, page) => Some(Some(object.page(page + n).ok_or(EINVAL)?)),
+                Operation::Sparse => Some(None),
+                Operation::Unmap => None,
+            };
+            *self
+                .model
+                .get_mut(usize::try_from(first + n)?)
+                .ok_or(EINVAL)? = page;
+        }
+        Ok(())
+    }
+
+    /// Carries an operation out on a range, and on the tables only.
+    fn bind(&mut self, range: VaRange, operation: &Operation) -> Result {
         let mut plan = self.space.plan();
         match operation {
             Operation::Map(object, page) => plan.map(Mapping {
@@ -150,18 +167,6 @@ impl Bench {
         drop(plan.apply());
         let (_, garbage) = self.tables.commit(update);
         drop(garbage);
-
-        for n in 0..count {
-            let page = match operation {
-                Operation::Map(object, page) => Some(Some(object.page(page + n).ok_or(EINVAL)?)),
-                Operation::Sparse => Some(None),
-                Operation::Unmap => None,
-            };
-            *self
-                .model
-                .get_mut(usize::try_from(first + n)?)
-                .ok_or(EINVAL)? = page;
-        }
         Ok(())
     }
 
@@ -230,6 +235,22 @@ mod tests {
             assert_eq!(bench.mock.tables.count(), empty);
             Ok(())
         })
+    }
+
+    #[test]
+    fn range_of_hundreds_of_gigabytes_is_bound_and_emptied_in_one_operation() -> Result {
+        let mut bench = Bench::new()?;
+        let empty = bench.mock.tables.count();
+        let range = VaRange::new(1 << 40, 256 << 30)?;
+        bench.bind(range, &Operation::Sparse)?;
+        let last = bench
+            .mock
+            .tables
+            .walk(bench.tables.root(), range.end() - PAGE)?;
+        assert!(last.is_some_and(|t| t.addr.is_none() && t.size == LeafSize::Size2M));
+        bench.bind(range, &Operation::Unmap)?;
+        assert_eq!(bench.mock.tables.count(), empty);
+        Ok(())
     }
 
     #[test]

@@ -177,7 +177,10 @@ impl Queue {
         let ring = Ring::new(gpu.info().ring_words)?;
         let fence_words = gpu.hal().words(&Command::Fence { seqno: 0 });
         let credits = u32::try_from(ring.capacity().saturating_sub(fence_words))?;
-        let scratch = KVec::zeroed(usize::try_from(gpu.job_ring_words_max())?, GFP_KERNEL)?;
+        let scratch = KVec::zeroed(
+            usize::try_from(gpu.job_ring_words_max())?,
+            GFP_KERNEL_ACCOUNT,
+        )?;
 
         Arc::pin_init(
             pin_init!(Self {

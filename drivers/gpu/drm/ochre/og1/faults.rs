@@ -71,7 +71,7 @@ impl FaultRing {
     /// An empty ring. Sleeps.
     pub(super) fn new(dev: &device::Device<Bound>) -> impl PinInit<Self, Error> + '_ {
         try_pin_init!(Self {
-            words: SharedWords::new(dev, ENTRIES as usize * ENTRY_WORDS)?,
+            words: SharedWords::new(dev, ENTRIES as usize * ENTRY_WORDS, GFP_KERNEL)?,
             taken <- new_mutex!(0),
         })
     }

@@ -5,6 +5,7 @@
 //! what is read is data to be checked, never a reference into the memory.
 
 use kernel::{
+    alloc::Flags,
     device::{
         Bound,
         Device, //
@@ -41,9 +42,9 @@ pub(super) struct SharedWords {
 }
 
 impl SharedWords {
-    /// Allocates `words` words, aligned to a page. Sleeps.
-    pub(super) fn new(dev: &Device<Bound>, words: usize) -> Result<Self> {
-        let memory = Coherent::zeroed_slice(dev, words, GFP_KERNEL)?;
+    /// Allocates `words` words, aligned to a page. Sleeps. `flags`: who has to account for it.
+    pub(super) fn new(dev: &Device<Bound>, words: usize, flags: Flags) -> Result<Self> {
+        let memory = Coherent::zeroed_slice(dev, words, flags)?;
         Ok(Self { memory })
     }
 

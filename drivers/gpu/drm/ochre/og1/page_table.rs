@@ -70,7 +70,7 @@ impl PageTable {
     /// A table in which nothing is mapped. Sleeps.
     pub(super) fn new(dev: &Device<Bound>) -> Result<Self> {
         Ok(Self {
-            words: SharedWords::new(dev, PT_ENTRIES)?,
+            words: SharedWords::new(dev, PT_ENTRIES, GFP_KERNEL_ACCOUNT)?,
         })
     }
 }
@@ -165,7 +165,7 @@ impl Contexts {
     /// A table without a valid context. Sleeps.
     pub(super) fn new(dev: &Device<Bound>) -> impl PinInit<Self, Error> + '_ {
         try_pin_init!(Self {
-            table: SharedWords::new(dev, usize::from(CONTEXTS) * ENTRY_WORDS)?,
+            table: SharedWords::new(dev, usize::from(CONTEXTS) * ENTRY_WORDS, GFP_KERNEL)?,
             staging <- new_mutex!(()),
         })
     }

@@ -124,7 +124,7 @@ impl Queue {
     ) -> Result<Self> {
         let queue = Self {
             id: config.id,
-            memory: SharedWords::new(dev, TOTAL)?,
+            memory: SharedWords::new(dev, TOTAL, GFP_KERNEL_ACCOUNT)?,
             slots,
         };
         queue.describe(config)?;

@@ -59,33 +59,16 @@ pub(crate) struct SysPages {
 }
 
 impl SysPages {
-    /// Takes the memory of `obj` into use. What it contained before it was last dropped is still
-    /// there; at first it is zeros.
-    ///
-    /// Sleeps and allocates.
-    pub(crate) fn new<T: BoOps>(
-        obj: &Object<T>,
+    /// Maps the pinned memory of an object for `dev`.
+    pub(crate) fn new(
+        pinned: PinnedPages,
         dev: &Device<Bound>,
         direction: DataDirection,
-    ) -> Result<Self>
-    where
-        T::Driver: drm::Driver<Object = Object<T>>,
-    {
-        let raw = IntoGEMObject::as_raw(obj);
-        // SAFETY: Objects of `Object` are made with `drm_gem_object_init()`, which gives them a
-        // shared memory file of their size that they keep; no descriptor refers to it.
-        let pages = unsafe {
-            let file = ARef::from(File::from_raw_file((*raw).filp));
-            shmem::Pages::pin(file, (*raw).size >> PAGE_SHIFT)?
-        };
+    ) -> Result<Self> {
+        let PinnedPages { range, pages } = pinned;
         // SAFETY: `pages` is dropped after `dma`.
         let dma = unsafe { DmaMap::new(dev, pages.as_slice(), direction)? };
-        Ok(Self {
-            // SAFETY: The object is valid. INVARIANT: `insert_one` compares the range.
-            range: unsafe { CpuRange::of(raw) },
-            dma,
-            pages,
-        })
+        Ok(Self { range, dma, pages })
     }
 
     /// The runs of device addresses, in order. See [`DmaMap::segments`].
@@ -115,6 +98,37 @@ impl SysPages {
             write_combined: false,
             system: Some(self),
             _page: PhantomData,
+        })
+    }
+}
+
+/// The memory of an object, pinned and not mapped yet. It takes as long as the system needs to find
+/// that much memory, so it is not for a `drm_dev_enter()` section.
+pub(crate) struct PinnedPages {
+    range: CpuRange,
+    pages: shmem::Pages,
+}
+
+impl PinnedPages {
+    /// Takes the memory of `obj` into use. What it contained before it was last dropped is still
+    /// there; at first it is zeros.
+    ///
+    /// Sleeps and allocates.
+    pub(crate) fn new<T: BoOps>(obj: &Object<T>) -> Result<Self>
+    where
+        T::Driver: drm::Driver<Object = Object<T>>,
+    {
+        let raw = IntoGEMObject::as_raw(obj);
+        // SAFETY: Objects of `Object` are made with `drm_gem_object_init()`, which gives them a
+        // shared memory file of their size that they keep; no descriptor refers to it.
+        let pages = unsafe {
+            let file = ARef::from(File::from_raw_file((*raw).filp));
+            shmem::Pages::pin(file, (*raw).size >> PAGE_SHIFT)?
+        };
+        Ok(Self {
+            // SAFETY: The object is valid. INVARIANT: `insert_one` compares the range.
+            range: unsafe { CpuRange::of(raw) },
+            pages,
         })
     }
 }
