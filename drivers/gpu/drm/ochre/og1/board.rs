@@ -126,6 +126,9 @@ pub(super) struct Og1 {
     /// The reset that was begun last, until it has ended. Registers are accessed inside.
     #[pin]
     reset: Mutex<Option<Resetting>>,
+    /// Guards the latched time, from the write that latches it until it has been read.
+    #[pin]
+    latch: Mutex<()>,
 }
 
 impl Og1 {
@@ -163,6 +166,7 @@ impl Og1 {
                 contexts <- Contexts::new(dev),
                 faults <- FaultRing::new(dev),
                 reset <- new_mutex!(None),
+                latch <- new_mutex!(()),
             }))
         })
     }
@@ -319,10 +323,12 @@ impl Hal for Og1 {
 
     fn correlate(&self, cpu: &mut dyn FnMut() -> i64) -> Result<Correlation> {
         let latch = regs::LATCH::zeroed().with_const_latch::<1>();
+        let _latch = self.latch.lock();
         let cpu_before = cpu();
         self.regs.write_ordered(latch)?;
-        let cpu_after = cpu();
+        // The write is posted: only what is read back says that it has been done.
         let board = self.regs.read_pair::<regs::LATCH_LO, regs::LATCH_HI>()?;
+        let cpu_after = cpu();
         Ok(Correlation {
             cpu_before,
             cpu_after,
@@ -332,7 +338,7 @@ impl Hal for Og1 {
 
     fn new_table(&self) -> Result<KBox<dyn Table>> {
         let table = self.with_bound(PageTable::new)?;
-        Ok(KBox::new(table, GFP_KERNEL)?)
+        Ok(KBox::new(table, GFP_KERNEL_ACCOUNT)?)
     }
 
     fn leaf_place(&self, size: LeafSize) -> LeafPlace {
@@ -361,7 +367,7 @@ impl Hal for Og1 {
 
     fn new_queue(&self, config: &QueueConfig) -> Result<KBox<dyn HwQueue>> {
         let queue = self.with_bound(|dev| Queue::new(dev, self.slots.clone(), config))?;
-        Ok(KBox::new(queue, GFP_KERNEL)?)
+        Ok(KBox::new(queue, GFP_KERNEL_ACCOUNT)?)
     }
 
     fn words(&self, command: &Command) -> u64 {

@@ -17,7 +17,8 @@
 //!
 //! Locks, all leaves, none held while waiting for the board:
 //! `Contexts::staging` (the MMU unit's staged values), `FaultRing::taken` (position in the fault
-//! ring), `Og1::reset` (the reset in progress), `Og1::bound` (held while DMA memory is allocated).
+//! ring), `Og1::reset` (the reset in progress), `Og1::latch` (the latched time), `Og1::bound` (held while DMA
+//! memory is allocated).
 
 mod board;
 mod discovery;

@@ -39,7 +39,8 @@ use crate::{
             Gpu,
             Parts, //
         }, //
-    }, //
+    },
+    hal::Hal, //
 };
 
 /// BAR with the registers and doorbells.
@@ -54,8 +55,9 @@ pub(crate) struct Driver;
 
 /// What lives as long as the driver is bound. The fields are dropped in their order.
 pub(crate) struct Bind<'bound> {
-    _registration: drm::Registration<'bound, gpu::driver::Driver>,
+    // Before the DRM device, since a handler may hold the last reference to one of its BOs.
     _interrupts: Interrupts<'bound>,
+    _registration: drm::Registration<'bound, gpu::driver::Driver>,
     gpu: Arc<Gpu>,
 }
 
@@ -106,20 +108,26 @@ impl pci::Driver for Driver {
         pdev.set_master();
         // SAFETY: Nothing has allocated DMA memory for this device yet, and while it is being
         // probed nobody else can.
-        unsafe { pdev.dma_set_mask_and_coherent(DmaMask::new::<DMA_BITS>())? };
+        unsafe {
+            pdev.dma_set_mask_and_coherent(DmaMask::new::<DMA_BITS>())?;
+            // Its page tables do not mind how long a run of addresses is.
+            pdev.dma_set_max_seg_size(u32::MAX);
+        }
 
         let regs = map_registers(pdev)?;
         let board = Board::read(pdev.as_ref(), &regs)?;
         let aperture = map_aperture(pdev, &board)?;
         let image = Image::request(pdev)?;
         let board = Arc::pin_init(Og1::new(pdev, regs, board, image), GFP_KERNEL)?;
-        board.bring_up()?;
+        // Whatever fails from here on, the board must not go on with memory that is freed then.
+        board.bring_up().inspect_err(|_| board.stop())?;
 
         let gpu = Gpu::new(Parts {
             hal: board.clone(),
             dev: Some(pdev.as_ref().into()),
             timeout_ms: crate::timeout_ms(),
-        })?;
+        })
+        .inspect_err(|_| board.stop())?;
         Self::attach(pdev, &board, &gpu, aperture).inspect_err(|_| gpu.unplug())
     }
 
