@@ -105,11 +105,10 @@ impl Gpu {
         result
     }
 
-    /// The queue, made if there is none.
+    /// The queue, made if there is none. No lock may be held: making one can wait for the worker.
     fn clear_queue(self: &Arc<Self>) -> Result<Arc<Queue>> {
-        let mut clearer = self.clearer.lock();
         self.check()?;
-        if let Some(queue) = &clearer.queue {
+        if let Some(queue) = &self.clearer.lock().queue {
             return Ok(queue.clone());
         }
         // Copy engines first: compute engines have better things to do.
@@ -130,8 +129,18 @@ impl Gpu {
         let queue = self.create_queue(&engines, |id, engine| {
             Queue::new(self, id, engine, vm, properties, usage)
         })?;
-        clearer.queue = Some(queue.clone());
-        Ok(queue)
+
+        let mut clearer = self.clearer.lock();
+        // Once there is no board, nobody would take it out any more.
+        let present = self.check();
+        let other = clearer.queue.clone();
+        if present.is_ok() && other.is_none() {
+            clearer.queue = Some(queue.clone());
+            return Ok(queue);
+        }
+        drop(clearer);
+        self.destroy_queue(&queue);
+        present.and(other.ok_or(ENODEV))
     }
 
     /// Destroys a lost queue, so that the next fill makes a new one.

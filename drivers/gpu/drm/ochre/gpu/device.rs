@@ -145,7 +145,8 @@ pub(crate) struct Gpu {
     pub(super) registered: Mutex<Option<RegisteredDevice<Driver>>>,
 
     /// All work below runs here, one at a time. Enqueued only under the scheduler's lock while it is
-    /// not stopped, or by a callback that a job owns: so no work outlives [`Gpu::unplug`].
+    /// not stopped, or by a callback that a job owns: so no work outlives [`Gpu::unplug`] and
+    /// those who had jobs in the making then ([`Gpu::settle_kicks`]).
     workers: OwnedQueue,
     #[pin]
     run: Work<Gpu, 0>,
@@ -370,6 +371,14 @@ impl Gpu {
         // A callback of a job may have enqueued it once more before the job was dropped.
         workqueue::cancel_sync::<_, 0>(self);
         *self.registered.lock() = None;
+    }
+
+    /// To be called when jobs were dropped that no queue has taken: a fence that one of them waited
+    /// for may have kicked the worker after [`Self::unplug`] had looked for the last time.
+    pub(super) fn settle_kicks(self: &Arc<Self>) {
+        if self.presence() == Presence::Gone {
+            workqueue::cancel_sync::<_, 0>(self);
+        }
     }
 
     /// Waits until the worker has done what it was kicked for. Not from the worker itself, and with

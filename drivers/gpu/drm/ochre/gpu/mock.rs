@@ -214,6 +214,17 @@ impl Mock {
         self.state.lock().mute = mute;
     }
 
+    /// The board claims that the jobs of a queue are over up to `seqno`.
+    pub(super) fn claim(&self, queue: u16, seqno: u64) -> Result {
+        let state = self.state.lock();
+        let memory = state
+            .queues
+            .get(usize::from(queue))
+            .and_then(Option::as_ref);
+        memory.ok_or(EINVAL)?.lock().fence = FenceValue { seqno };
+        Ok(())
+    }
+
     /// Resets of this scope and below are refused.
     pub(super) fn refuse(&self, reset: Reset) {
         self.state.lock().refuse = Some(reset);

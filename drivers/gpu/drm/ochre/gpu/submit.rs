@@ -95,6 +95,10 @@ pub(crate) fn ioctl(
 ) -> Result<u32> {
     let gpu = dev.gpu();
     gpu.check()?;
+    read_and_submit(gpu, file, args).inspect_err(|_| gpu.settle_kicks())
+}
+
+fn read_and_submit(gpu: &Arc<Gpu>, file: &DrmFile, args: &uapi::drm_ochre_submit) -> Result<u32> {
     if args.flags != 0 || args.extensions != 0 || args.job_count == 0 {
         return Err(EINVAL);
     }

@@ -533,6 +533,28 @@ mod jobs {
     }
 
     #[test]
+    fn fence_value_of_a_job_that_is_not_in_the_ring_is_not_believed() -> Result {
+        let bench = Bench::new()?;
+        let queue = bench.queue()?;
+        let late = foreign_fence()?;
+        let indirect = Command::Indirect {
+            addr: 0x2000,
+            words: 4,
+        };
+        bench.mock.hang_at(0x1000);
+        let first = bench.run_at(&queue, 0x1000)?;
+        let second = bench.submit(&queue, &[indirect], &[&late])?;
+        bench.settle()?;
+        bench.mock.claim(queue.id(), 2)?;
+        bench.gpu.on_engine_event(EngineId(0));
+        bench.pass(1);
+        assert_eq!(first.status(), FenceStatus::Failed(EIO));
+        assert_eq!(second.status(), FenceStatus::Failed(ECANCELED));
+        assert_eq!(queue.record().health, Health::Hung);
+        Ok(())
+    }
+
+    #[test]
     fn silent_board_is_given_up_and_every_fence_is_signalled() -> Result {
         let bench = Bench::new()?;
         let queue = bench.queue()?;

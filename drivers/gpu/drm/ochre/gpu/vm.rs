@@ -143,8 +143,9 @@ pub(crate) struct Vm {
 impl Vm {
     /// An address space in which nothing is mapped. Errors: `ENOSPC`, `ENOMEM`, `ENODEV`.
     pub(crate) fn new(gpu: &Arc<Gpu>) -> Result<Arc<Self>> {
-        let context = Context::new(gpu)?;
+        // The context is declared last, so that an error takes it back before the tables go.
         let tables = PageTable::new(gpu.hal_arc())?;
+        let context = Context::new(gpu)?;
         gpu.hal().set_context(context.id, Some(tables.root()))?;
         let inner = Inner {
             space: VaSpace::new(),

@@ -443,6 +443,10 @@ impl Scheduler {
             return Ok(None);
         };
         if let (false, Some(value)) = (entry.settled, entry.queue.fence_value()) {
+            // What is not in the ring cannot be over.
+            if value.seqno > entry.written.get() {
+                return Err(EIO);
+            }
             entry.timeline.advance(value.seqno)?;
         }
         let Some(retired) = entry.timeline.pop() else {
@@ -486,7 +490,9 @@ impl Scheduler {
         }
         // What was completed until the reset is completed, if the value can be believed.
         if let Some(value) = entry.queue.fence_value() {
-            let _ = entry.timeline.advance(value.seqno);
+            if value.seqno <= entry.written.get() {
+                let _ = entry.timeline.advance(value.seqno);
+            }
         }
         let first = entry.timeline.completed().next();
         if first <= entry.written {
