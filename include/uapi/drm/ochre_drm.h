@@ -285,7 +285,10 @@ struct drm_ochre_gem_mmap_offset {
 enum drm_ochre_sync_type {
 	/** @DRM_OCHRE_SYNC_SYNCOBJ: A binary syncobj. */
 	DRM_OCHRE_SYNC_SYNCOBJ = 0,
-	/** @DRM_OCHRE_SYNC_TIMELINE: A point of a timeline syncobj. */
+	/**
+	 * @DRM_OCHRE_SYNC_TIMELINE: A point of a timeline syncobj. It is reached with all points
+	 * before it. The error of a point that is not the last may be forgotten once it is reached.
+	 */
 	DRM_OCHRE_SYNC_TIMELINE = 1,
 	/**
 	 * @DRM_OCHRE_SYNC_USER_FENCE: A 64-bit word at a GPU address of the queue's VM, aligned to 8.
@@ -352,7 +355,10 @@ enum drm_ochre_bind_op {
 	DRM_OCHRE_BIND_MAP = 0,
 	/** @DRM_OCHRE_BIND_UNMAP: Empties the range, whatever it held. */
 	DRM_OCHRE_BIND_UNMAP = 1,
-	/** @DRM_OCHRE_BIND_SPARSE: Reads of the range give zeros, writes are dropped. */
+	/**
+	 * @DRM_OCHRE_BIND_SPARSE: Reads of the range give zeros, writes are dropped. One operation
+	 * covers 1 TiB at most.
+	 */
 	DRM_OCHRE_BIND_SPARSE = 2,
 };
 

@@ -203,11 +203,17 @@ impl Syncs {
         let job = earlier
             .iter()
             .rposition(|syncs| syncs.signals.iter().any(|s| s.covers(&object, point)));
-        let wait = match job {
-            Some(index) => Wait::Earlier(index),
-            None => Wait::Fence(object.find_fence(point)?),
+        let Some(index) = job else {
+            let fence = object.find_fence(point)?;
+            return Ok(self.waits.push(Wait::Fence(fence), GFP_KERNEL_ACCOUNT)?);
         };
-        self.waits.push(wait, GFP_KERNEL_ACCOUNT)?;
+        self.waits.push(Wait::Earlier(index), GFP_KERNEL_ACCOUNT)?;
+        // A point is reached only with those before it, which other queues may have to reach.
+        if point != 0 {
+            if let Some(before) = object.find_fence(point).ok().or_else(|| object.fence()) {
+                self.waits.push(Wait::Fence(before), GFP_KERNEL_ACCOUNT)?;
+            }
+        }
         Ok(())
     }
 
