@@ -34,9 +34,9 @@ use kernel::{
 use super::hw::regs::{
     ALL_ONES,
     BAR0_SIZE,
+    DOORBELLS as DOORBELLS_COUNT, //
     DOORBELL_BASE,
     DOORBELL_SHIFT,
-    DOORBELLS as DOORBELLS_COUNT, //
 };
 
 /// Takes effect at once and reads back what it does.
