@@ -12,7 +12,7 @@
 //! - Each method that touches the board returns [`ENODEV`] once the device is unbound or reads as
 //!   all ones, and then touches nothing. Methods that only touch memory go on working; what they
 //!   write is simply not looked at any more.
-//! - No method waits for the board, except [`Hal::stop`]: what takes time is a pair of a start and
+//! - No method waits for the board, except [`Hal::halt`] and [`Hal::stop`]: what takes time is a pair of a start and
 //!   a poll. Methods may take locks of their own, short ones, and may sleep for memory only where
 //!   their documentation says so.
 //! - Values that the board wrote are handed over as they are ([`Status`], [`FenceValue`]); `gpu/`
@@ -467,6 +467,11 @@ pub(crate) trait Hal: Send + Sync {
 
     /// Carries the reset on that was begun last and says how far it is. To be called every few ms.
     fn poll_reset(&self, what: Reset) -> Result<ResetProgress>;
+
+    /// Stops all work at once: no interrupt, no access to system memory once it has returned. What
+    /// the slots held is lost. [`Reset::Device`] brings the board back. May wait, for a bounded
+    /// time, and takes a silent board for stopped.
+    fn halt(&self);
 
     /// Stops the board for good: no interrupt, no access to system memory once it has returned.
     /// Called at unbind and when the board is given up; may wait, for a bounded time, and takes a

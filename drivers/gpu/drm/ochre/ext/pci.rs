@@ -309,9 +309,18 @@ unsafe fn to_pci_dev(dev: *mut bindings::device) -> *mut bindings::pci_dev {
     unsafe { kernel::container_of!(dev, bindings::pci_dev, dev) }
 }
 
-fn raw(dev: &Device<device::Bound>) -> *mut bindings::pci_dev {
+fn raw(dev: &Device) -> *mut bindings::pci_dev {
     // CAST: `pci::Device` is a transparent wrapper.
     core::ptr::from_ref(dev).cast_mut().cast()
+}
+
+/// Takes bus mastering away from the function: after this it reaches no memory, whatever state it
+/// is in, and sends no message.
+///
+/// Configuration space works even when the function's registers do not.
+pub(crate) fn clear_master(dev: &Device) {
+    // SAFETY: The device is valid. The call reads and writes its command register only.
+    unsafe { bindings::pci_clear_master(raw(dev)) };
 }
 
 /// Whether the device still answers on the bus.

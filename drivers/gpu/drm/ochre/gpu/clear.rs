@@ -64,6 +64,12 @@ impl Clearer {
 }
 
 impl Gpu {
+    /// Makes the queue that clears VRAM, so that programs that take all queues and address spaces do
+    /// not keep others from getting memory. To be called before there are programs.
+    pub(crate) fn prepare_clearing(self: &Arc<Self>) -> Result {
+        self.clear_queue().map(|_| ())
+    }
+
     /// Fills with zeros what is not zero in `block`, and waits until that is done, interruptibly: no
     /// lock may be held. The work itself keeps the block, so that after an interrupted wait nobody
     /// gets VRAM to which the board still writes.

@@ -116,6 +116,8 @@ pub(crate) struct Gpu {
     resets: Atomic<u64>,
     /// Keeps programs from filling the log.
     pub(super) loudness: Loudness,
+    /// The bus is about to reset the board: the worker keeps its hands off.
+    pub(super) held: AtomicFlag,
     /// The bus has reset the board, and the watchdog does not know yet.
     pub(super) bus_reset: AtomicFlag,
 
@@ -218,6 +220,7 @@ impl Gpu {
                 presence: Atomic::new(Presence::Present.raw()),
                 resets: Atomic::new(0),
                 loudness: Loudness::new(),
+                held: AtomicFlag::new(false),
                 bus_reset: AtomicFlag::new(false),
                 gone <- new_mutex!(Some(gone), "ochre_gone"),
                 gone_ref,

@@ -46,12 +46,12 @@ impl Memory {
         }
     }
 
-    /// The file got its first handle for a BO.
+    /// The file got a handle for a BO.
     pub(super) fn charge(&self, region: Region, bytes: u64) {
         self.region(region).add(bytes, Relaxed);
     }
 
-    /// The file's last handle for a BO goes.
+    /// A handle of the file for a BO goes.
     pub(super) fn uncharge(&self, region: Region, bytes: u64) {
         self.region(region).add(bytes.wrapping_neg(), Relaxed);
     }

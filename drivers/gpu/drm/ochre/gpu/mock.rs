@@ -614,6 +614,12 @@ impl Hal for Board {
         Ok(ResetProgress::Done)
     }
 
+    fn halt(&self) {
+        for slots in &mut self.0.state.lock().slots {
+            *slots = [None; SLOTS as usize];
+        }
+    }
+
     fn stop(&self) {
         self.0.state.lock().stopped = true;
     }

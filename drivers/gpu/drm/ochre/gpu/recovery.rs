@@ -13,7 +13,10 @@
 use kernel::{
     prelude::*,
     sync::{
-        atomic::Full,
+        atomic::{
+            Acquire,
+            Full, //
+        },
         Arc, //
     }, //
 };
@@ -153,7 +156,7 @@ pub(super) enum Turn {
 impl Gpu {
     /// One turn of the watchdog. `wall`: the CPU's clock in ns.
     pub(super) fn watch(self: &Arc<Self>, wall: u64) {
-        if self.scheduler.lock().is_stopped() {
+        if self.held.load(Acquire) || self.scheduler.lock().is_stopped() {
             return;
         }
         let turn = {

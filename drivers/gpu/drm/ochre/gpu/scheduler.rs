@@ -18,7 +18,10 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Acquire,
+        Arc, //
+    }, //
 };
 
 use crate::{
@@ -231,6 +234,10 @@ impl Gpu {
 
     /// The worker.
     pub(super) fn run_actions(self: &Arc<Self>) {
+        if self.held.load(Acquire) {
+            // The watchdog will have it run again.
+            return;
+        }
         self.look_after_leaving();
         // Each turn carries out one action, and what causes actions is finite.
         loop {

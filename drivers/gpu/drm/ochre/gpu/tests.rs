@@ -517,6 +517,32 @@ mod jobs {
     }
 
     #[test]
+    fn reset_by_the_bus_costs_what_had_begun_and_the_device_goes_on() -> Result {
+        let bench = Bench::new()?;
+        let (busy, other) = (
+            bench.queue()?,
+            bench.queue_with(1, Priority::Normal, mock::TIMEOUT_MS)?,
+        );
+        bench.mock.hang_at(0x1000);
+        let lost = bench.run_at(&busy, 0x1000)?;
+        bench.settle()?;
+
+        bench.gpu.before_bus_reset();
+        // What comes meanwhile waits.
+        let late = bench.run_at(&other, 0x2000)?;
+        bench.settle()?;
+        assert_eq!(late.status(), FenceStatus::Pending);
+
+        bench.gpu.on_bus_reset();
+        bench.gpu.watch(now());
+        bench.gpu.watch(now());
+        bench.settle()?;
+        assert_eq!(lost.status(), FenceStatus::Failed(EIO));
+        assert_eq!(late.status(), FenceStatus::Done);
+        Ok(())
+    }
+
+    #[test]
     fn lost_interrupt_is_found_by_the_watchdog() -> Result {
         let bench = Bench::new()?;
         let queue = bench.queue()?;

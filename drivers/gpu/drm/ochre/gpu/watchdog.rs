@@ -102,9 +102,19 @@ impl Gpu {
         }
     }
 
+    /// The board is about to be reset from outside, by the bus: stops it, so that it does not reach
+    /// for memory that the bus has taken from it. May sleep. [`Self::on_bus_reset`] follows.
+    pub(crate) fn before_bus_reset(self: &Arc<Self>) {
+        self.held.store(true, Release);
+        // A turn of the worker that did not see it has ended after this.
+        self.flush();
+        self.hal().halt();
+    }
+
     /// The board was reset from outside, by the bus: it has to be set up again, and what ran on it
     /// is lost. May sleep.
     pub(crate) fn on_bus_reset(self: &Arc<Self>) {
+        self.held.store(false, Release);
         self.bus_reset.store(true, Release);
         let scheduler = self.scheduler.lock();
         if !scheduler.is_stopped() {

@@ -69,6 +69,7 @@ use crate::{
             VaRange, //
         }, //
     },
+    ext,
     hal::{
         BoardAddr,
         Clocks,
@@ -144,7 +145,9 @@ impl Og1 {
         pin_init::pin_init_scope(move || {
             let mut board = board;
             let fuses = image.info().engines;
-            board.engines.retain(|engine| fuses >> engine.index & 1 != 0);
+            board
+                .engines
+                .retain(|engine| fuses >> engine.index & 1 != 0);
             if board.engines.is_empty() {
                 dev_err!(pdev, "the firmware's fuses leave no engine switched on\n");
                 return Err(EINVAL);
@@ -431,6 +434,13 @@ impl Hal for Og1 {
 
     fn stop(&self) {
         *self.bound.lock() = false;
+        self.halt();
+        // Even a board that did not listen, and comes back one day, must not reach for memory that
+        // is someone else's by then.
+        ext::pci::clear_master(&self.pdev);
+    }
+
+    fn halt(&self) {
         // A board that does not answer any more cannot be told anything: every error here means so.
         let _ = self.mask_interrupts(true);
         if self

@@ -123,7 +123,10 @@ impl Board {
             return Err(EINVAL);
         };
         if !found.firmware || !found.fault || found.engines == 0 {
-            dev_err!(dev, "the board lacks a firmware loader, a fault ring or engines\n");
+            dev_err!(
+                dev,
+                "the board lacks a firmware loader, a fault ring or engines\n"
+            );
             return Err(EINVAL);
         }
 
@@ -131,7 +134,12 @@ impl Board {
         let vram = Self::mebibytes(u32::from(regs.read::<regs::VRAM_SIZE>()?))?;
         let aperture = Self::mebibytes(u32::from(regs.read::<regs::APERTURE_SIZE>()?))?;
         if vram == 0 || aperture > vram {
-            dev_err!(dev, "the board says {} bytes of VRAM, {} of them visible\n", vram, aperture);
+            dev_err!(
+                dev,
+                "the board says {} bytes of VRAM, {} of them visible\n",
+                vram,
+                aperture
+            );
             return Err(EINVAL);
         }
         let doorbells = regs.read::<regs::DOORBELLS_CAPS>()?;
@@ -158,9 +166,16 @@ impl Board {
     }
 
     fn walk_table(dev: &device::Device, regs: &Regs) -> Result<Found> {
-        let units = usize::from(u16::try_from(u32::from(regs.read::<regs::UNITS>()?.count()))?);
+        let units = usize::from(u16::try_from(u32::from(
+            regs.read::<regs::UNITS>()?.count(),
+        ))?);
         if units > UNITS_MAX {
-            dev_err!(dev, "the discovery table has {} entries, {} fit\n", units, UNITS_MAX);
+            dev_err!(
+                dev,
+                "the discovery table has {} entries, {} fit\n",
+                units,
+                UNITS_MAX
+            );
             return Err(EINVAL);
         }
 
@@ -187,7 +202,12 @@ impl Board {
 
     fn read_engines(dev: &device::Device, regs: &Regs, count: usize) -> Result<KVec<Engine>> {
         if count > ENGINES_MAX {
-            dev_err!(dev, "the board says {} engines, {} fit\n", count, ENGINES_MAX);
+            dev_err!(
+                dev,
+                "the board says {} engines, {} fit\n",
+                count,
+                ENGINES_MAX
+            );
             return Err(EINVAL);
         }
         let mut engines = KVec::with_capacity(count, GFP_KERNEL)?;

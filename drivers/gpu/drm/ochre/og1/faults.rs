@@ -98,7 +98,12 @@ impl FaultRing {
             return Ok(None);
         }
         if waiting > ENTRIES {
-            dev_err!(dev, "the fault ring says {} entries, {} fit\n", waiting, ENTRIES);
+            dev_err!(
+                dev,
+                "the fault ring says {} entries, {} fit\n",
+                waiting,
+                ENTRIES
+            );
             return Err(EIO);
         }
         dma_mb(Read);
@@ -111,7 +116,10 @@ impl FaultRing {
     fn report_overflow(&self, dev: &device::Device, regs: &Regs) -> Result {
         let status = regs.read::<regs::FAULT_STATUS>()?;
         if u32::from(status.overflow()) != 0 {
-            dev_warn!(dev, "faults came faster than they were taken, some are lost\n");
+            dev_warn!(
+                dev,
+                "faults came faster than they were taken, some are lost\n"
+            );
             regs.write(status)?;
         }
         Ok(())

@@ -37,7 +37,8 @@ use super::{
     },
     memory::{
         encode_addr,
-        SharedWords, WORD, //
+        SharedWords,
+        WORD, //
     },
     regs::{
         self,
@@ -191,12 +192,7 @@ impl Contexts {
     }
 
     /// Drops translations of a context, in `range` or all.
-    pub(super) fn invalidate(
-        &self,
-        regs: &Regs,
-        ctx: ContextId,
-        range: Option<VaRange>,
-    ) -> Result {
+    pub(super) fn invalidate(&self, regs: &Regs, ctx: ContextId, range: Option<VaRange>) -> Result {
         // A range of more pages than the register counts is all of the context.
         let range = range.and_then(|r| {
             let pages = u32::try_from(r.len() >> PAGE_SHIFT_4K).ok()?;

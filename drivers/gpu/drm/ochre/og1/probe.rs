@@ -71,7 +71,12 @@ kernel::pci_device_table!(
 fn map_registers(pdev: &pci::Device<Bound>) -> Result<Arc<Regs>> {
     let len = pdev.resource_len(REGISTERS)?;
     if len < BAR0_SIZE as u64 {
-        dev_err!(pdev, "BAR0 has {} bytes, the registers need {}\n", len, BAR0_SIZE);
+        dev_err!(
+            pdev,
+            "BAR0 has {} bytes, the registers need {}\n",
+            len,
+            BAR0_SIZE
+        );
         return Err(EINVAL);
     }
     let bar = pdev.iomap_region_sized::<BAR0_SIZE>(REGISTERS, c"ochre")?;
@@ -79,16 +84,18 @@ fn map_registers(pdev: &pci::Device<Bound>) -> Result<Arc<Regs>> {
 }
 
 /// The window on VRAM; checks that it is as large as the board says.
-fn map_aperture<'a>(
-    pdev: &'a pci::Device<Bound>,
-    board: &Board,
-) -> Result<Option<Aperture<'a>>> {
+fn map_aperture<'a>(pdev: &'a pci::Device<Bound>, board: &Board) -> Result<Option<Aperture<'a>>> {
     if board.aperture == 0 {
         return Ok(None);
     }
     let len = pdev.resource_len(APERTURE)?;
     if len < board.aperture {
-        dev_err!(pdev, "BAR2 has {} bytes, the board says {}\n", len, board.aperture);
+        dev_err!(
+            pdev,
+            "BAR2 has {} bytes, the board says {}\n",
+            len,
+            board.aperture
+        );
         return Err(EINVAL);
     }
     Aperture::new(pdev, APERTURE, c"ochre-vram").map(Some)
@@ -139,6 +146,10 @@ impl pci::Driver for Driver {
 #[vtable]
 impl ext::pci::DriverExt for Driver {
     // Whoever resets the function does not wait for what runs on it, so neither do we.
+    fn reset_prepare(_pdev: &pci::Device<Core<'_>>, this: Pin<&Bind<'_>>) {
+        this.gpu.before_bus_reset();
+    }
+
     fn reset_done(_pdev: &pci::Device<Core<'_>>, this: Pin<&Bind<'_>>) {
         this.gpu.on_bus_reset();
     }
@@ -159,6 +170,7 @@ impl Driver {
         // SAFETY: Goes into the driver's data, which the driver core drops at unbind.
         let interrupts = unsafe { Interrupts::register(pdev, board, gpu)? };
         board.mask_interrupts(false)?;
+        gpu.prepare_clearing()?;
 
         let data = gpu::driver::Data::new(gpu.clone());
         let drm = drm::UnregisteredDevice::<gpu::driver::Driver>::new(pdev, Ok(data))?;
@@ -169,7 +181,9 @@ impl Driver {
         };
         // SAFETY: Goes into the driver's data, as above.
         let registration = unsafe { drm::Registration::new(pdev.as_ref(), drm, bound, 0)? };
-        gpu.attach(ext::drm_drv::RegisteredDevice::from_registration(&registration));
+        gpu.attach(ext::drm_drv::RegisteredDevice::from_registration(
+            &registration,
+        ));
 
         dev_info!(
             pdev,
