@@ -47,7 +47,7 @@ module! {
     type: Ochre,
     name: "ochre",
     authors: ["The Ochre authors"],
-    description: "GPU driver for og1 and virtio-gpu",
+    description: "GPU driver for og1 boards",
     license: "GPL v2",
     firmware: ["ochre/og1.bin"],
     params: {
