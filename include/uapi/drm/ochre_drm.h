@@ -13,6 +13,8 @@
  *   element (a "stride"), so that elements can grow in the same way: an element may be longer than
  *   the kernel knows if the rest is zero (otherwise E2BIG), or shorter, but not shorter than here.
  * - An ioctl that fails leaves nothing behind, and what it returns in its structure is then undefined.
+ *   The one exception is EFAULT because the structure itself became unwritable meanwhile: what was made
+ *   then lives until the file is closed.
  * - Errors common to all: EFAULT (a pointer that cannot be read or written), EINVAL, ENOMEM, ENODEV
  *   (the device is gone: unplugged, unbound, or given up after failed resets), EINTR/ERESTARTSYS.
  *
