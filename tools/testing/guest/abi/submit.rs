@@ -393,7 +393,7 @@ fn submit_waits_for_room_and_a_signal_ends_that_wait() -> Outcome {
     extern "C" fn nothing(_: libc::c_int) {}
     let gpu = Gpu::open()?;
     let desk = Desk::new(&gpu)?;
-    let queue = desk.queue_with_timeout(DRM_OCHRE_ENGINE_COPY, 60_000)?;
+    let queue = desk.queue(DRM_OCHRE_ENGINE_COPY)?;
     let nop = Packets::new(&desk.vm, &Stream::new().nop())?;
     let blocked = desk.start(&queue, desk.wait_for_word(0))?;
 

@@ -228,7 +228,7 @@ fn waiting_process_can_be_killed() -> Outcome {
     use std::io::Write;
     let gpu = Gpu::open()?;
     let desk = Desk::new(&gpu)?;
-    let queue = desk.queue_with_timeout(DRM_OCHRE_ENGINE_COPY, 60_000)?;
+    let queue = desk.queue(DRM_OCHRE_ENGINE_COPY)?;
     let job = desk.start(&queue, desk.wait_for_word(0))?;
     let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
     let waiter = child::spawn(|| {

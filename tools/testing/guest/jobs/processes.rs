@@ -105,7 +105,7 @@ fn killed_process_gives_everything_back() -> Outcome {
         let process = child::spawn(|| {
             let gpu = Gpu::open()?;
             let desk = Desk::new(&gpu)?;
-            let queue = desk.queue_with_timeout(class, 60_000)?;
+            let queue = desk.queue(class)?;
             let _memory = desk.vm.buffer(VRAM, 16 << 20, READ_WRITE)?;
             // One at work, some behind it.
             let jobs: Vec<_> = (0..5)

@@ -257,7 +257,7 @@ fn job_waits_for_all_of_many_syncs() -> Outcome {
     // Each of these queues lets one go, in an order that is not that of the array.
     let many = 12;
     let queues: Vec<_> = (0..many)
-        .map(|_| Queue::new(&desk.vm, DRM_OCHRE_ENGINE_COMPUTE))
+        .map(|_| desk.queue(DRM_OCHRE_ENGINE_COMPUTE))
         .collect::<Result<_, _>>()?;
     let mut waits = Vec::new();
     let mut blocked = Vec::new();
@@ -346,7 +346,7 @@ fn many_queues_share_an_engines_slots() -> Outcome {
     // Two slots; while these wait for the CPU, nobody else may starve.
     let many = 9;
     let queues: Vec<_> = (0..many)
-        .map(|_| desk.queue_with_timeout(DRM_OCHRE_ENGINE_COPY, 60_000))
+        .map(|_| desk.queue(DRM_OCHRE_ENGINE_COPY))
         .collect::<Result<_, _>>()?;
     let (last, waiting) = queues.split_last().context("queues")?;
     let mut blocked = Vec::new();

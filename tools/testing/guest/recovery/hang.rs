@@ -24,6 +24,7 @@ guest::tests! {
     jobs_that_depend_on_a_hung_one_fail_without_running,
     lost_queue_takes_no_jobs_and_a_new_one_does,
     each_queue_has_its_own_timeout,
+    queue_without_a_timeout_of_its_own_has_the_drivers,
     slow_job_that_gets_on_is_not_reset,
     queue_that_others_keep_from_its_engine_is_not_reset,
     hung_engine_is_reset_and_the_other_engines_go_on,
@@ -170,7 +171,7 @@ fn each_queue_has_its_own_timeout() -> Outcome {
     let gpu = Gpu::open()?;
     let desk = Desk::new(&gpu)?;
     let queues = [
-        desk.queue_with_timeout(COPY, 60_000)?,
+        desk.queue(COPY)?,
         desk.queue_with_timeout(COMPUTE, 2500)?,
         desk.queue_with_timeout(COMPUTE, 100)?,
     ];
@@ -189,6 +190,19 @@ fn each_queue_has_its_own_timeout() -> Outcome {
     assert!(jobs[0].is_at_work()?);
     desk.set_word(0, 1);
     jobs[0].ends_well()
+}
+
+fn queue_without_a_timeout_of_its_own_has_the_drivers() -> Outcome {
+    let gpu = Gpu::open()?;
+    let desk = Desk::new(&gpu)?;
+    let timeout_ms = gpu.query::<drm_ochre_query_hardware>()?[0].timeout_ms;
+    let queue = Queue::with(&desk.vm, COPY, 0, &[])?;
+    let began = Board.time()?;
+    desk.start(&queue, desk.wait_for_word(0))?
+        .ends_with(Errno::ETIME)?;
+    let took = Board.time()? - began;
+    assert!(took >= u64::from(timeout_ms) * 1_000_000, "after {took} ns");
+    Ok(())
 }
 
 fn slow_job_that_gets_on_is_not_reset() -> Outcome {
@@ -249,7 +263,7 @@ fn hung_engine_is_reset_and_the_other_engines_go_on() -> Outcome {
     let desk = Desk::new(&gpu)?;
     let resets = device_resets(&gpu)?;
     let victim = desk.queue_with_timeout(COPY, TIMEOUT)?;
-    let beside = desk.queue_with_timeout(COPY, 60_000)?;
+    let beside = desk.queue(COPY)?;
     let elsewhere = Queue::with(&desk.vm, COPY, 1, &[(DRM_OCHRE_QUEUE_TIMEOUT_MS, 60_000)])?;
     let begun = desk.start(&beside, desk.wait_for_word(0))?;
     Board.queue_in_state(COPY_ENGINE, "waiting")?;
@@ -289,7 +303,7 @@ fn hung_device_is_reset_and_works_again() -> Outcome {
     let desk = Desk::new(&gpu)?;
     let resets = device_resets(&gpu)?;
     let victim = desk.queue_with_timeout(COPY, TIMEOUT)?;
-    let other = desk.queue_with_timeout(COMPUTE, 60_000)?;
+    let other = desk.queue(COMPUTE)?;
     let idle = Queue::with(&desk.vm, COMPUTE, 1, &[])?;
     let begun = desk.start(&other, desk.wait_for_word(0))?;
     Board.queue_in_state(0, "waiting")?;

@@ -49,7 +49,7 @@ fn endless(ready: &mut dyn FnMut() -> Outcome) -> Outcome {
     let gpu = Gpu::open()?;
     let desk = Desk::new(&gpu)?;
     let _memory = desk.vm.buffer(VRAM, 16 << 20, READ_WRITE)?;
-    let queue = desk.queue_with_timeout(COMPUTE, 60_000)?;
+    let queue = desk.queue(COMPUTE)?;
     let (_kernel, stream) = desk.endless()?;
     let job = desk.start(&queue, stream)?;
     Board.queue_in_state(0, "ready")?;
@@ -73,7 +73,7 @@ fn killed_process_with_a_hung_queue_gives_everything_back() -> Outcome {
     let process = until_ready(|ready| {
         let gpu = Gpu::open()?;
         let desk = Desk::new(&gpu)?;
-        let queue = desk.queue_with_timeout(COPY, 60_000)?;
+        let queue = desk.queue(COPY)?;
         let gate = Board.close_gate()?;
         let job = desk.start(&queue, Stream::new().nop())?;
         let id = Board.queue_in_state(2, "ready")?;
@@ -96,7 +96,7 @@ fn process_killed_in_submit_leaves_nothing() -> Outcome {
     let process = until_ready(|ready| {
         let gpu = Gpu::open()?;
         let desk = Desk::new(&gpu)?;
-        let queue = desk.queue_with_timeout(COPY, 60_000)?;
+        let queue = desk.queue(COPY)?;
         let _blocked = desk.start(&queue, desk.wait_for_word(0))?;
         ready()?;
         loop {
@@ -122,7 +122,7 @@ fn process_killed_in_submit_leaves_nothing() -> Outcome {
 fn work_of_others_goes_on_while_a_process_dies() -> Outcome {
     let gpu = Gpu::open()?;
     let desk = Desk::new(&gpu)?;
-    let queue = desk.queue_with_timeout(COMPUTE, 60_000)?;
+    let queue = desk.queue(COMPUTE)?;
     let waiting = desk.start(&queue, desk.wait_for_word(0).write(desk.word_addr(1), 1))?;
     Board.queue_in_state(0, "waiting")?;
     for _ in 0..3 {
@@ -153,7 +153,7 @@ fn fence_of_a_process_that_died_carries_an_error() -> Outcome {
             handle: imported.into(),
             ..Default::default()
         };
-        let queue = desk.queue_with_timeout(COPY, 60_000)?;
+        let queue = desk.queue(COPY)?;
         let job = desk.start_with(&queue, desk.wait_for_word(0), &[signal])?;
         ready()?;
         job.ends_well()

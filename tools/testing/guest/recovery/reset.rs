@@ -53,7 +53,7 @@ fn idle_device_works_after_a_reset_of_its_function() -> Outcome {
 fn job_under_a_reset_of_the_function_is_lost_and_the_rest_goes_on() -> Outcome {
     let gpu = Gpu::open()?;
     let desk = Desk::new(&gpu)?;
-    let begun = desk.queue_with_timeout(COPY, 60_000)?;
+    let begun = desk.queue(COPY)?;
     let job = desk.start(&begun, desk.wait_for_word(0))?;
     Board.queue_in_state(2, "waiting")?;
     PciDevice::find()?.reset()?;

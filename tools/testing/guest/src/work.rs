@@ -24,6 +24,8 @@ use crate::harness::errno;
 
 /// How long a job may take that does not hang.
 const SECONDS: u64 = 60;
+/// Timeout of a queue that waits for the CPU, which may be slow: the longest there is, in ms.
+const PATIENT_MS: u64 = 60_000;
 /// `j .`: an instruction that never ends.
 const LOOP: u32 = 0x0000_006f;
 
@@ -127,13 +129,14 @@ impl<'g> Desk<'g> {
             .store(value, Ordering::Release);
     }
 
-    /// A queue on the first engine of a class.
+    /// A queue on the first engine of a class. It may wait for the CPU for a long time without being
+    /// taken for hung.
     ///
     /// # Errors
     ///
     /// See [`Queue::with`].
     pub fn queue(&self, class: u32) -> anyhow::Result<Queue<'g>> {
-        Ok(Queue::with(&self.vm, class, 0, &[])?)
+        self.queue_with_timeout(class, PATIENT_MS)
     }
 
     /// A queue on the first engine of a class with a timeout.

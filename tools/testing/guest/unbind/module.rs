@@ -81,7 +81,7 @@ fn fence_outlives_the_module() -> Outcome {
     let gpu = Gpu::open()?;
     let sync_file = {
         let desk = Desk::new(&gpu)?;
-        let queue = desk.queue_with_timeout(DRM_OCHRE_ENGINE_COPY, 60_000)?;
+        let queue = desk.queue(DRM_OCHRE_ENGINE_COPY)?;
         let job = desk.start(&queue, desk.wait_for_word(0))?;
         gpu.syncobj_to_fd(job.done.raw(), true)?
     };
