@@ -50,7 +50,8 @@ use crate::{
 const MS: u64 = 1_000_000;
 /// How long (CPU) the board's time may stand still with work outstanding before it counts as silent.
 pub(super) const SILENCE_NS: u64 = 5_000 * MS;
-/// How long an interrupt may be behind the fence that it announces.
+/// How long an interrupt may be behind the fence that it announces, and what the board tells of a
+/// fault behind the state of the queue.
 const IRQ_GRACE_NS: u64 = 50 * MS;
 /// How often the watchdog looks, in ms: at most, and at least.
 pub(super) const LOOK_MIN_MS: u32 = 5;
@@ -230,6 +231,11 @@ impl Gpu {
             return Look::Idle;
         };
         if let Activity::Faulted { code } = status.activity {
+            // The board stops the queue first and tells where after that.
+            let since = *entry.faulted.get_or_insert(wall);
+            if wall.saturating_sub(since) < IRQ_GRACE_NS {
+                return Look::Fine(LOOK_MIN_MS);
+            }
             // Its entry in the fault ring was lost.
             let fault = Fault {
                 queue: entry.queue.id(),

@@ -77,6 +77,8 @@ pub(in crate::gpu) struct Entry {
     pub(in crate::gpu) slot: Option<SlotId>,
     /// Since when (CPU, ns) it is being taken out of its slot.
     pub(in crate::gpu) leaving: Option<u64>,
+    /// Since when (CPU, ns) it is seen to stand still for a fault.
+    pub(in crate::gpu) faulted: Option<u64>,
     /// Its save area holds where it was.
     saved: bool,
     /// The last job that was written into the ring.
@@ -288,6 +290,7 @@ impl Scheduler {
                 starved_ns: 0,
                 slot: None,
                 leaving: None,
+                faulted: None,
                 saved: false,
                 written: Seqno::default(),
                 condemned: None,
