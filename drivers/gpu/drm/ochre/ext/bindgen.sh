@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# bindgen.sh kernel|uapi BINDGEN HEADER OUTPUT KERNEL_BINDINGS -- CFLAGS...
+# bindgen.sh kernel|uapi|virtio BINDGEN HEADER OUTPUT KERNEL_BINDINGS -- CFLAGS...
 #
 # kernel: two passes. The first finds out what HEADER brings; whatever the kernel crate's bindings
 #         (KERNEL_BINDINGS) already define is blocked in the second, because a C type that is
 #         defined twice is two types in Rust. A type that is opaque there and complete here stays.
 # uapi:   one pass over the driver's own ABI.
+# virtio: one pass over the kernel's ABI of virtio-gpu.
 set -ef
 
 mode=$1 bindgen=$2 header=$3 out=$4 kernel=$5
@@ -21,6 +22,15 @@ if [ "$mode" = uapi ]; then
 	exec "$bindgen" "$header" -o "$out" $common \
 		--allowlist-file '.*/uapi/drm/ochre_[a-z0-9]*\.h' \
 		--allowlist-file '.*/ext/uapi\.h' \
+		--blocklist-type '__[us](8|16|32|64)' -- "$@"
+fi
+
+if [ "$mode" = virtio ]; then
+	# shellcheck disable=SC2086 # a list of words
+	exec "$bindgen" "$header" -o "$out" $common --no-prepend-enum-name \
+		--allowlist-file '.*/uapi/drm/virtgpu_drm\.h' \
+		--allowlist-file '.*/uapi/linux/virtio_(config|gpu|ids|pci|ring)\.h' \
+		--allowlist-file '.*/ext/uapi_virtio\.h' \
 		--blocklist-type '__[us](8|16|32|64)' -- "$@"
 fi
 

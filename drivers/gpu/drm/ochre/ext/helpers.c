@@ -19,6 +19,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
 #include <drm/ochre_drm.h>
+#include <drm/virtgpu_drm.h>
 #pragma GCC diagnostic pop
 
 void ochre_dma_fence_get(struct dma_fence *fence)

@@ -38,6 +38,7 @@ pub(crate) mod syncobj;
 mod table;
 pub(crate) mod timekeeping;
 pub(crate) mod uapi;
+pub(crate) mod uapi_virtio;
 pub(crate) mod wait;
 pub(crate) mod workqueue;
 
