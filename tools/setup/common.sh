@@ -34,11 +34,19 @@ need_root() {
 	[ "$(id -u)" = 0 ] || die "this step mounts file systems and must run as root: use 'sudo -E make …'"
 }
 
+# need_program PROGRAM PACKAGE
+need_program() {
+	command -v "$1" >/dev/null || die "the program '$1' is missing on this machine: apt-get install $2"
+}
+
+# mib_free DIR: of its disk, for a user's files.
+mib_free() { echo $(($(stat -f -c '%a * %S' "$1") / 1048576)); }
+
 # need_space DIR GIB: refuses before a long step runs into a full disk.
 need_space() {
 	local free
 	mkdir -p "$1"
-	free=$(($(stat -f -c '%a * %S' "$1") / 1048576))
+	free=$(mib_free "$1")
 	((free >= $2 * 1024)) ||
 		die "only $((free / 1024)) GiB free for $1, $2 GiB needed: make room, or set XDG_CACHE_HOME to a larger disk"
 }
@@ -72,7 +80,9 @@ clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 # progress LABEL LOG HOWFAR CMD...: runs CMD with its output in LOG. When it takes longer than two
 # seconds, says how far it is: one line that updates on a terminal, a line each half minute
 # elsewhere. HOWFAR is a command (a shell function) that prints a few words, such as "312 of 1100
-# objects". When CMD fails the end of its log is shown and its status returned.
+# objects". What a later run does when this one is interrupted says AGAIN. When CMD fails for a
+# reason that has a known remedy, that is said and the script ends; else the end of its log is shown
+# and its status returned.
 progress() {
 	local label=$1 log=$2 howfar=$3 pid start now next=2 status=0 tty='' said=''
 	shift 3
@@ -82,7 +92,7 @@ progress() {
 	"$@" >"$log" 2>&1 9>&- &
 	pid=$!
 	# shellcheck disable=SC2064 # the pid of now
-	trap "kill -TERM $pid 2>/dev/null; wait $pid 2>/dev/null; say '$label: interrupted; the next run goes on from here'; exit 130" INT TERM HUP
+	trap "kill -TERM $pid 2>/dev/null; wait $pid 2>/dev/null; ${tty:+printf '\\r\\033[K' >&2;} say '$label: interrupted; the next run ${AGAIN:-goes on from here}'; exit 130" INT TERM HUP
 	while kill -0 "$pid" 2>/dev/null; do
 		now=$((SECONDS - start))
 		if ((now >= next)); then
@@ -101,16 +111,27 @@ progress() {
 	now=$((SECONDS - start))
 	if [ "$tty" ] && [ "$said" ]; then printf '\r\033[K' >&2; fi
 	if ((status)); then
+		end_if_known "$label" "$log"
 		tail -n 25 "$log" >&2
 		say "$label: failed after $(clock $now); the whole log is $log"
-		if grep -q 'No space left on device' "$log"; then
-			say "the disk is full: make room, or set XDG_CACHE_HOME to a larger disk, and run this again"
-		elif grep -qiE 'could not resolve|temporary failure (in name )?resolving|unable to connect|spurious network|failed to (download|fetch|query)' "$log"; then
-			say "the network did not answer: check it and the proxy settings, and run this again"
-		fi
 		return "$status"
 	fi
 	[ -z "$said" ] || say "$label: done ($(clock $now))"
+}
+
+# end_if_known LABEL LOG: ends the script with one line when the log shows that the disk was full or
+# the network away.
+end_if_known() {
+	local dir full='' log=$2
+	for dir in "${OCHRE_CACHE:-$BUILD}" "$BUILD"; do
+		if [ -d "$dir" ] && (($(mib_free "$dir") < 32)); then full=$dir; fi
+	done
+	if [ "$full" ] || grep -qE 'No space left on device|enough free space|Disk quota exceeded' "$log"; then
+		die "$1: the disk is full${full:+ (the one of $full)}: make room, or set XDG_CACHE_HOME to a larger disk, and run this again; the log is $log"
+	fi
+	if grep -qiE 'could not (resolve|connect)|temporary failure (in name )?resol|unable to connect|network is unreachable|connection (failed|timed out|refused)|spurious network|failed to (download|query)' "$log"; then
+		die "$1: the network did not answer: check it and the proxy settings, and run this again; the log is $log"
+	fi
 }
 
 # A HOWFAR for steps that can not be counted: the last line of PROGRESS_LOG.

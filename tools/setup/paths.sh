@@ -32,10 +32,24 @@ ROOT=$OCHRE_CACHE/root/$(key "$(wanted_packages)" "$ROOT_SUITE" "$ROOT_BACKPORTS
 # The kernel. Keyed by its source, the compilers and the configuration; known once the root folder
 # is there. KSRC=FOLDER takes another kernel tree than the root folder's.
 KERNEL_VERSION=1
+# The first release whose rust/kernel has what ochre uses.
+KERNEL_OLDEST=7.3
 
 package_version() {
 	awk -v p="$1" '$1 == "Package:" { on = $2 == p } on && $1 == "Version:" { print $2; exit }' \
 		"$ROOT/var/lib/dpkg/status"
+}
+
+# check_kernel_tree TREE: whether the base kernel can be built from it.
+check_kernel_tree() {
+	local version part
+	for part in Makefile Kbuild Kconfig rust/kernel/lib.rs; do
+		[ -f "$1/$part" ] || die "KSRC=$1 is no kernel tree with Rust ($part is not there): name the top folder of one, or leave KSRC out"
+	done
+	version=$(sed -n 's/^\(VERSION\|PATCHLEVEL\) = //p' "$1/Makefile" | paste -sd.)
+	[ "$(printf '%s\n' "$KERNEL_OLDEST" "$version" | sort -V | head -n 1)" = "$KERNEL_OLDEST" ] ||
+		die "the kernel tree in KSRC=$1 is $version, and ochre needs $KERNEL_OLDEST or later: name a newer one, or leave KSRC out"
+	[ ! -e "$1/.config" ] || die "the kernel tree in KSRC=$1 was built in place: run 'make mrproper' there, or name another"
 }
 
 kernel_source_id() {
@@ -43,7 +57,7 @@ kernel_source_id() {
 		package_version linux-source-7.3
 		return
 	fi
-	[ -f "$KSRC/Kbuild" ] || die "KSRC=$KSRC is no kernel tree: name the top folder of one, or leave KSRC out"
+	check_kernel_tree "$KSRC"
 	realpath "$KSRC"
 	git -C "$KSRC" rev-parse HEAD 2>/dev/null || sed -n 2,5p "$KSRC/Makefile"
 }
