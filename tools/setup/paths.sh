@@ -23,7 +23,7 @@ ROOT_SUITE=trixie
 # Source packages taken from backports; all else comes from the release itself.
 ROOT_BACKPORTS='src:linux src:qemu src:seabios src:mesa src:virglrenderer src:libdrm'
 # Counts up when tools/setup/root makes a different folder from the same list.
-ROOT_VERSION=2
+ROOT_VERSION=3
 
 wanted_packages() { sed 's/#.*//;/^[[:space:]]*$/d' "$SETUP/packages"; }
 
