@@ -8,7 +8,9 @@
 
 #include <linux/dma-fence.h>
 #include <linux/dma-fence-chain.h>
+#include <linux/dma-fence-unwrap.h>
 #include <linux/shmem_fs.h>
+#include <linux/sync_file.h>
 #include <drm/drm_auth.h>
 #include <drm/drm_print.h>
 #include <drm/drm_syncobj.h>

@@ -53,6 +53,7 @@ use super::{
 };
 
 mod callback;
+mod unwrap;
 
 pub(crate) use callback::{
     Armed,
@@ -60,8 +61,14 @@ pub(crate) use callback::{
     FenceCallback, //
 };
 
-/// The driver name that our fences report.
-const DRIVER_NAME: &CStr = c"ochre";
+/// What a fence calls itself in traces and in `sync_file` information.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimelineName {
+    /// The driver that signals it.
+    pub(crate) driver: &'static CStr,
+    /// The timeline that it is a point of.
+    pub(crate) timeline: &'static CStr,
+}
 
 /// A counted reference to any fence.
 pub(crate) type FenceRef = ARef<DmaFence>;
@@ -202,7 +209,7 @@ pub(crate) fn context_alloc(count: u32) -> u64 {
 struct Inner {
     /// At offset 0, since `dma_fence_free()` passes its address to `kfree_rcu()`.
     base: bindings::dma_fence,
-    timeline: &'static CStr,
+    name: TimelineName,
 }
 
 const _: () = assert!(core::mem::offset_of!(Inner, base) == 0);
@@ -226,18 +233,19 @@ static OPS: Ops = Ops(bindings::dma_fence_ops {
 
 /// # Safety
 ///
-/// None: it looks at nothing.
-unsafe extern "C" fn driver_name(_fence: *mut bindings::dma_fence) -> *const c_char {
-    DRIVER_NAME.as_char_ptr()
+/// `fence` is a fence with [`OPS`].
+unsafe extern "C" fn driver_name(fence: *mut bindings::dma_fence) -> *const c_char {
+    // SAFETY: Only fences that `FenceSlot::init` made have `OPS`; they are `Inner` from offset 0
+    // on.
+    unsafe { (*fence.cast::<Inner>()).name.driver }.as_char_ptr()
 }
 
 /// # Safety
 ///
 /// `fence` is a fence with [`OPS`].
 unsafe extern "C" fn timeline_name(fence: *mut bindings::dma_fence) -> *const c_char {
-    // SAFETY: Only fences that `FenceSlot::init` made have `OPS`; they are `Inner` from offset 0
-    // on.
-    unsafe { (*fence.cast::<Inner>()).timeline }.as_char_ptr()
+    // SAFETY: As in `driver_name`.
+    unsafe { (*fence.cast::<Inner>()).name.timeline }.as_char_ptr()
 }
 
 /// Memory for one fence that is not a fence yet.
@@ -245,16 +253,14 @@ pub(crate) struct FenceSlot(KBox<core::mem::MaybeUninit<Inner>>);
 
 impl FenceSlot {
     /// Makes the fence number `seqno` of the timeline `context`. Cannot fail.
-    ///
-    /// `timeline` names the timeline in traces and in `sync_file` information.
-    pub(crate) fn init(self, timeline: &'static CStr, context: u64, seqno: u64) -> Fence {
+    pub(crate) fn init(self, name: TimelineName, context: u64, seqno: u64) -> Fence {
         let inner = KBox::into_raw(self.0).cast::<Inner>();
 
         // SAFETY: `inner` is a live allocation of the right size that we own. A null lock selects
         // the lock inside the fence. `OPS` is static, and code that runs it under RCU ends before
         // the module goes (see `ModuleGuard`).
         unsafe {
-            (&raw mut (*inner).timeline).write(timeline);
+            (&raw mut (*inner).name).write(name);
             bindings::dma_fence_init64(
                 &raw mut (*inner).base,
                 &OPS.0,
@@ -329,12 +335,19 @@ impl Drop for Fence {
     }
 }
 
+/// The name of fences in tests.
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) const TEST_NAME: TimelineName = TimelineName {
+    driver: c"ochre",
+    timeline: c"test",
+};
+
 #[kunit_tests(ochre_ext_dma_fence)]
 mod tests {
     use super::*;
 
     fn new_fence(seqno: u64) -> Result<Fence> {
-        Ok(Fence::prealloc(GFP_KERNEL)?.init(c"test", context_alloc(1), seqno))
+        Ok(Fence::prealloc(GFP_KERNEL)?.init(TEST_NAME, context_alloc(1), seqno))
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 #include <linux/capability.h>
 #include <linux/folio_batch.h>
+#include <linux/fdtable.h>
 #include <linux/io.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
@@ -65,6 +66,23 @@ struct dma_fence_chain *ochre_dma_fence_chain_alloc(void)
 void ochre_dma_fence_chain_free(struct dma_fence_chain *chain)
 {
 	dma_fence_chain_free(chain);
+}
+
+int ochre_dma_resv_lock_interruptible(struct dma_resv *resv)
+{
+	return dma_resv_lock_interruptible(resv, NULL);
+}
+
+void ochre_close_fd(int fd)
+{
+	close_fd(fd);
+}
+
+static_assert(TASK_COMM_LEN == 16);
+
+void ochre_current_comm(char *name)
+{
+	strscpy_pad(name, current->comm, TASK_COMM_LEN);
 }
 
 /* The methods are macros with BIT(), which bindgen does not see. */

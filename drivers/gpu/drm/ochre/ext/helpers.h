@@ -9,6 +9,7 @@
 #include <linux/types.h>
 #include <linux/dma-fence-chain.h>
 #include <linux/dma-fence.h>
+#include <linux/dma-resv.h>
 #include <linux/mm.h>
 #include <linux/workqueue.h>
 
@@ -25,6 +26,15 @@ ktime_t ochre_dma_fence_timestamp(struct dma_fence *fence);
 int ochre_dma_fence_status(struct dma_fence *fence);
 struct dma_fence_chain *ochre_dma_fence_chain_alloc(void);
 void ochre_dma_fence_chain_free(struct dma_fence_chain *chain);
+
+/* linux/dma-resv.h */
+int ochre_dma_resv_lock_interruptible(struct dma_resv *resv);
+
+/* linux/fdtable.h, for tests */
+void ochre_close_fd(int fd);
+
+/* linux/sched.h */
+void ochre_current_comm(char *name);
 
 /* drm/drm_drv.h */
 void ochre_drm_wedged_event(struct drm_device *dev, bool given_up);

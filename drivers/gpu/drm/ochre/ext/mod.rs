@@ -22,8 +22,10 @@
 //! Locks: `TABLES` in [`table`] guards the filling of the static tables and is a leaf. The C locks
 //! that a callback runs under stand in that callback's documentation.
 
+pub(crate) mod barrier;
 pub(crate) mod capability;
 pub(crate) mod dma_fence;
+pub(crate) mod dma_resv;
 pub(crate) mod drm_auth;
 pub(crate) mod drm_drv;
 pub(crate) mod drm_print;
@@ -34,8 +36,10 @@ pub(crate) mod pci;
 pub(crate) mod scatterlist;
 pub(crate) mod shmem;
 pub(crate) mod signal;
+pub(crate) mod sync_file;
 pub(crate) mod syncobj;
 mod table;
+pub(crate) mod task;
 pub(crate) mod timekeeping;
 pub(crate) mod uapi;
 pub(crate) mod uapi_virtio;

@@ -187,13 +187,14 @@ mod tests {
         super::dma_fence::{
             context_alloc,
             Fence,
-            FenceStatus, //
+            FenceStatus,
+            TEST_NAME, //
         },
         *,
     };
 
     fn new_fence(seqno: u64) -> Result<Fence> {
-        Ok(Fence::prealloc(GFP_KERNEL)?.init(c"test", context_alloc(1), seqno))
+        Ok(Fence::prealloc(GFP_KERNEL)?.init(TEST_NAME, context_alloc(1), seqno))
     }
 
     #[test]

@@ -35,7 +35,8 @@ use crate::{
         dma_fence::{
             self,
             Fence,
-            FenceRef, //
+            FenceRef,
+            TimelineName, //
         },
         drm_drv::{
             RegisteredDevice,
@@ -206,7 +207,11 @@ impl Gpu {
             dev,
             timeout_ms,
         } = parts;
-        let gone = Fence::prealloc(GFP_KERNEL)?.init(c"gone", dma_fence::context_alloc(1), 1);
+        let name = TimelineName {
+            driver: c"ochre",
+            timeline: c"gone",
+        };
+        let gone = Fence::prealloc(GFP_KERNEL)?.init(name, dma_fence::context_alloc(1), 1);
         let gone_ref = gone.reference();
         let scheduler = Scheduler::new(hal.info())?;
         let workers = OwnedQueue::new(c"ochre", QueueFlags::ORDERED.for_reclaim())?;

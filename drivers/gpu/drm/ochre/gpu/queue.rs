@@ -36,7 +36,10 @@ use crate::{
         timeline::Seqno, //
     },
     ext::{
-        dma_fence,
+        dma_fence::{
+            self,
+            TimelineName, //
+        },
         uapi,
         wait::{
             new_wait_queue,
@@ -155,7 +158,10 @@ const BACKLOG_MAX: u32 = 1024;
 const _: () = assert!(elements::JOBS_MAX <= BACKLOG_MAX);
 
 /// Name of the queues' timelines in traces.
-const TIMELINE: &CStr = c"queue";
+const TIMELINE: TimelineName = TimelineName {
+    driver: c"ochre",
+    timeline: c"queue",
+};
 
 impl Queue {
     /// Makes a queue with hardware id `id`, which the caller has reserved.
@@ -245,7 +251,7 @@ impl Queue {
     }
 
     /// Name of its fences' timeline.
-    pub(crate) fn timeline_name(&self) -> &'static CStr {
+    pub(crate) fn timeline_name(&self) -> TimelineName {
         TIMELINE
     }
 

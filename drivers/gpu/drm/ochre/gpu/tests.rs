@@ -158,7 +158,7 @@ impl Bench {
 
 /// A fence of someone else.
 fn foreign_fence() -> Result<Fence> {
-    Ok(Fence::prealloc(GFP_KERNEL)?.init(c"test", dma_fence::context_alloc(1), 1))
+    Ok(Fence::prealloc(GFP_KERNEL)?.init(dma_fence::TEST_NAME, dma_fence::context_alloc(1), 1))
 }
 
 fn resets_of_slots(resets: &[Reset]) -> usize {

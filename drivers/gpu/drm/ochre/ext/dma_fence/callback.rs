@@ -147,7 +147,8 @@ mod tests {
     use super::{
         super::{
             context_alloc,
-            Fence, //
+            Fence,
+            TEST_NAME, //
         },
         *,
     };
@@ -157,7 +158,7 @@ mod tests {
     };
 
     fn new_fence(seqno: u64) -> Result<Fence> {
-        Ok(Fence::prealloc(GFP_KERNEL)?.init(c"test", context_alloc(1), seqno))
+        Ok(Fence::prealloc(GFP_KERNEL)?.init(TEST_NAME, context_alloc(1), seqno))
     }
 
     struct Count(Arc<AtomicU32>);
