@@ -20,7 +20,7 @@ use super::regs::{
     Reg, //
 };
 
-#[cfg(CONFIG_KUNIT)]
+#[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 
 /// Read access to the first 256 bytes of a configuration space.

@@ -19,22 +19,33 @@ use kernel::{
     device,
     device::Bound,
     dma::DmaAddress,
-    error::Error,
-    fmt,
     prelude::*, //
 };
 
 use crate::ext::barrier::Peer;
 
+#[cfg(CONFIG_KUNIT = "y")]
+mod bench;
+#[cfg(CONFIG_KUNIT = "y")]
+mod hostile_tests;
 mod memory;
-#[cfg(CONFIG_KUNIT)]
+#[cfg(CONFIG_KUNIT = "y")]
+mod model;
+mod shape;
+#[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+mod used;
 
-use memory::Extent;
 pub(super) use memory::{
     Addresses,
     DmaMemory,
     RingMemory, //
+};
+pub(super) use shape::Options;
+use shape::Shape;
+pub(super) use used::{
+    RingError,
+    Used, //
 };
 
 /// In a descriptor: another one follows.
@@ -60,8 +71,6 @@ const USED_RING: usize = 1;
 const DESC_WORDS: usize = 2;
 /// Bytes of a descriptor.
 const DESC_BYTES: usize = 16;
-/// The largest queue that the specification allows.
-const SIZE_MAX: u16 = bit_u16(15);
 
 /// Memory that the device reads or writes: a run of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,86 +91,6 @@ impl Slot {
         self.0.into()
     }
 }
-
-/// A chain that the device has done with. Its slot is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Used {
-    /// Which one.
-    pub(super) slot: Slot,
-    /// Bytes that the device says it wrote, no more than the chain has for it.
-    pub(super) written: u32,
-}
-
-/// What the device wrote into the used ring and cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RingError {
-    /// No chain can have this number.
-    BadId(u32),
-    /// The device does not have this chain: never had, or gave it back already.
-    NotInFlight(Slot),
-    /// More bytes than the chain has for writing.
-    TooLong {
-        /// Which chain.
-        slot: Slot,
-        /// What the device says.
-        written: u32,
-        /// What the chain has.
-        room: u32,
-    },
-    /// The index moved on by more chains than the device has.
-    BadIndex {
-        /// Chains that it claims to have given back.
-        jump: u16,
-        /// Chains that it had.
-        in_flight: u16,
-    },
-}
-
-impl fmt::Display for RingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BadId(id) => write!(f, "used id {id:#x} is no chain's"),
-            Self::NotInFlight(slot) => write!(f, "used chain {} is not in flight", slot.0),
-            Self::TooLong {
-                slot,
-                written,
-                room,
-            } => write!(
-                f,
-                "{written} bytes written to the {room} of chain {}",
-                slot.0
-            ),
-            Self::BadIndex { jump, in_flight } => {
-                write!(f, "used index went on by {jump} with {in_flight} in flight")
-            }
-        }
-    }
-}
-
-impl From<RingError> for Error {
-    fn from(_: RingError) -> Self {
-        EIO
-    }
-}
-
-/// How a queue shall be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Options {
-    /// Descriptors, a power of two. Not more than the device allows.
-    pub(super) size: u16,
-    /// Segments of the longest chain. Without indirect descriptors there may be room for fewer, see
-    /// [`Vring::max_segments`].
-    pub(super) segments: u16,
-    /// Whether `VIRTIO_F_EVENT_IDX` was negotiated.
-    pub(super) event_idx: bool,
-    /// Whether `VIRTIO_F_INDIRECT_DESC` was negotiated.
-    pub(super) indirect: bool,
-    /// Whether `VIRTIO_F_ORDER_PLATFORM` was negotiated.
-    pub(super) order_platform: bool,
-}
-
-/// Chains without indirect descriptors share the queue; at least so many shall fit.
-const SLOTS_MIN: u16 = 8;
 
 /// What a slot is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,8 +113,8 @@ enum State {
 ///
 /// # Invariants
 ///
-/// `slots` is `size >> shift`; `size` is a power of two, at most [`SIZE_MAX`]. `free` begins a list
-/// through exactly those of `states` that are free, `free_count` in number.
+/// `size` is a power of two, at most 32768, and there are `size >> shift` slots. `free` begins a
+/// list through exactly those of `states` that are free, `free_count` in number.
 pub(super) struct Vring<M> {
     memory: M,
     /// One per slot.
@@ -222,52 +151,6 @@ impl DmaVring {
     pub(super) fn on_device(dev: &device::Device<Bound>, options: Options) -> Result<Self> {
         let shape = Shape::of(&options)?;
         Self::new(DmaMemory::new(dev, shape.extent())?, options)
-    }
-}
-
-/// What follows from [`Options`].
-struct Shape {
-    size: u16,
-    shift: u32,
-    segments: u16,
-    indirect: bool,
-}
-
-impl Shape {
-    fn of(options: &Options) -> Result<Self> {
-        let size = options.size;
-        if !size.is_power_of_two() || size > SIZE_MAX || options.segments == 0 {
-            return Err(EINVAL);
-        }
-        // A chain may have as many descriptors as the queue, indirect ones or not.
-        let wanted = options.segments.min(size);
-        let (shift, segments) = if options.indirect {
-            (0, wanted)
-        } else {
-            let most = (size / SLOTS_MIN).max(1);
-            let run = wanted.next_power_of_two().min(most);
-            (run.ilog2(), run.min(wanted))
-        };
-        Ok(Self {
-            size,
-            shift,
-            segments,
-            indirect: options.indirect,
-        })
-    }
-
-    fn extent(&self) -> Extent {
-        let size = usize::from(self.size);
-        let tables = if self.indirect {
-            size * usize::from(self.segments)
-        } else {
-            0
-        };
-        Extent {
-            desc: (size + tables) * DESC_WORDS,
-            avail: AVAIL_RING + size + 1,
-            used: USED_RING + size + 1,
-        }
     }
 }
 
