@@ -31,6 +31,8 @@ function word(s)
 pending != "" { note("type", pending, $0 ~ /_unused: \[u8; 0\]/); pending = "" }
 /^pub (struct|union) .*\{$/ { pending = word($3) }
 /^pub type / { note("type", word($3), 0) }
+# An enumeration that bindgen was told to make a type of its own.
+/^pub struct [A-Za-z0-9_]+\(/ { note("type", word($3), 0) }
 /^pub const / { note("var", word($3), 0) }
 /^unsafe extern "C" \{$/ { extern = 1 }
 /^\}/ { extern = 0 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a DRM driver is beyond `kernel::drm::Driver`: more features, `fdinfo`, entering the device.
+//! What a DRM driver is beyond `kernel::drm::Driver`: more features, `fdinfo`, import of dma-bufs, dumb
+//! buffers, entering the device.
 //!
 //! C headers: [`include/drm/drm_drv.h`](srctree/include/drm/drm_drv.h),
 //! [`include/drm/drm_file.h`](srctree/include/drm/drm_file.h)
@@ -17,13 +18,22 @@ use core::{
 
 use kernel::{
     bindings,
-    drm,
+    drm::{
+        self,
+        gem::Object, //
+    },
+    ffi::c_int,
     prelude::*,
     sync::aref::ARef, //
 };
 
 use super::{
+    dma_buf::DmaBuf,
     drm_print::Printer,
+    gem::{
+        self,
+        BoOps, //
+    },
     sys,
     table::StaticTable, //
 };
@@ -62,9 +72,16 @@ impl DriverTable {
 }
 
 /// A [`drm::Driver`] with the parts that trait has no place for.
-pub(crate) trait DriverExt: drm::Driver + Sized + 'static {
+pub(crate) trait DriverExt:
+    drm::Driver<Object = Object<Self::Bo>> + Sized + 'static
+{
+    /// What its objects hold.
+    type Bo: BoOps<Driver = Self>;
+
     /// Features beyond GEM and render nodes.
     const FEATURES: Features;
+    /// Whether [`Self::dumb_create`] is there.
+    const DUMB: bool = false;
 
     /// The static that holds this driver's tables; no other driver may return the same.
     fn table() -> &'static DriverTable;
@@ -77,6 +94,50 @@ pub(crate) trait DriverExt: drm::Driver + Sized + 'static {
         file: &drm::File<Self::File>,
         printer: &mut Printer<'_>,
     );
+
+    /// Makes an object of a dma-buf of another device, with [`new_imported`](gem::new_imported).
+    ///
+    /// Runs with the file's `prime.lock` and the device's `object_name_lock` held; may wait,
+    /// interruptibly. Own dma-bufs never come here.
+    fn import(
+        _dev: &drm::Device<Self, drm::Ioctl>,
+        _buf: &DmaBuf,
+    ) -> Result<ARef<Object<Self::Bo>>> {
+        Err(EINVAL)
+    }
+
+    /// Makes a buffer that a program draws to with the CPU, for display without acceleration.
+    ///
+    /// The request is not empty, and its size with 8-bit rows rounded up fits 32 bits.
+    fn dumb_create(
+        _dev: &drm::Device<Self, drm::Ioctl>,
+        _file: &drm::File<Self::File>,
+        _request: DumbRequest,
+    ) -> Result<Dumb> {
+        Err(ENOSYS)
+    }
+}
+
+/// What [`DriverExt::dumb_create`] is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DumbRequest {
+    /// Pixels of a row.
+    pub(crate) width: u32,
+    /// Rows.
+    pub(crate) height: u32,
+    /// Bits of a pixel.
+    pub(crate) bpp: u32,
+}
+
+/// What [`DriverExt::dumb_create`] made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dumb {
+    /// The handle of the file that asked.
+    pub(crate) handle: u32,
+    /// Bytes from one row to the next.
+    pub(crate) pitch: u32,
+    /// Bytes in all.
+    pub(crate) size: u64,
 }
 
 /// Gives a device what [`DriverExt`] adds. To be called before [`drm::Registration::new`].
@@ -97,6 +158,12 @@ pub(crate) fn extend<T: DriverExt>(dev: &drm::UnregisteredDevice<T>) -> Result {
     let driver = table.driver.get_or_fill(|| bindings::drm_driver {
         driver_features: driver.driver_features | T::FEATURES.0,
         show_fdinfo: Some(show_fdinfo::<T>),
+        gem_prime_import: Some(gem::import::<T>),
+        dumb_create: if T::DUMB {
+            Some(dumb_create::<T>)
+        } else {
+            driver.dumb_create
+        },
         fops,
         ..driver
     })?;
@@ -125,6 +192,39 @@ unsafe extern "C" fn show_fdinfo<T: DriverExt>(
     };
     if let Some(guard) = dev.registration_guard() {
         T::show_fdinfo(&guard, file, &mut printer);
+    }
+}
+
+/// # Safety
+///
+/// As `drm_driver.dumb_create`, of a device of `T`.
+unsafe extern "C" fn dumb_create<T: DriverExt>(
+    file: *mut bindings::drm_file,
+    dev: *mut bindings::drm_device,
+    args: *mut bindings::drm_mode_create_dumb,
+) -> c_int {
+    // SAFETY: DRM calls this in an ioctl of an open file of a device of `T`, with arguments of the
+    // kernel's own.
+    let (dev, file, args) = unsafe {
+        (
+            drm::Device::<T, drm::Ioctl>::from_raw(dev),
+            drm::File::<T::File>::from_raw(file),
+            &mut *args,
+        )
+    };
+    let request = DumbRequest {
+        width: args.width,
+        height: args.height,
+        bpp: args.bpp,
+    };
+    match T::dumb_create(dev, file, request) {
+        Ok(dumb) => {
+            args.handle = dumb.handle;
+            args.pitch = dumb.pitch;
+            args.size = dumb.size;
+            0
+        }
+        Err(error) => error.to_errno(),
     }
 }
 

@@ -5,10 +5,12 @@
 #include <linux/fdtable.h>
 #include <linux/io.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/pagemap.h>
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/swap.h>
+#include <linux/vmalloc.h>
 
 #include <drm/drm_device.h>
 #include <drm/drm_vma_manager.h>
@@ -22,6 +24,8 @@
 #include <drm/ochre_drm.h>
 #include <drm/virtgpu_drm.h>
 #pragma GCC diagnostic pop
+
+MODULE_IMPORT_NS("DMA_BUF");
 
 void ochre_dma_fence_get(struct dma_fence *fence)
 {
@@ -125,6 +129,80 @@ int ochre_gem_vma_setup(struct vm_area_struct *vma)
 	return 0;
 }
 
+/*
+ * Gives an area the memory type that @caching names, for page faults to map the
+ * frames from @pfn on. Where the kernel keeps track of memory types, only
+ * remap_pfn_range() reserves one for the life of an area, and a fault then takes
+ * the type that it finds reserved. But what is mapped before the area is known to
+ * the file would be missed by unmap_mapping_range(): hence nothing is left mapped.
+ */
+int ochre_gem_set_caching(struct vm_area_struct *vma, unsigned long pfn,
+			  enum ochre_caching caching)
+{
+	pgprot_t prot = pgprot_decrypted(vma_get_page_prot(vma));
+
+	switch (caching) {
+	case OCHRE_CACHED:
+		break;
+	case OCHRE_WRITE_COMBINED:
+		prot = pgprot_writecombine(prot);
+		break;
+	case OCHRE_UNCACHED:
+		prot = pgprot_noncached(prot);
+		break;
+	}
+	vma->vm_page_prot = prot;
+
+#ifdef __HAVE_PFNMAP_TRACKING
+	{
+		unsigned long size = vma->vm_end - vma->vm_start;
+		int ret;
+
+		ret = io_remap_pfn_range(vma, vma->vm_start, pfn, size, prot);
+		if (ret)
+			return ret;
+		zap_special_vma_range(vma, vma->vm_start, size);
+	}
+#endif
+	return 0;
+}
+
+/*
+ * An imported object is mapped by its exporter, which has its own functions for the
+ * area and its own reference to the memory.
+ */
+int ochre_gem_mmap_imported(struct drm_gem_object *obj,
+			    struct vm_area_struct *vma)
+{
+	int ret;
+
+	vma->vm_private_data = NULL;
+	vma->vm_ops = NULL;
+	vm_flags_set(vma, VM_DONTEXPAND);
+
+	ret = dma_buf_mmap(obj->import_attach->dmabuf, vma, 0);
+	/* Success drops the reference that the caller took for the area. */
+	if (!ret)
+		drm_gem_object_put(obj);
+	return ret;
+}
+
+int ochre_gem_vmap(struct page **pages, unsigned int count,
+		   struct iosys_map *map)
+{
+	void *addr = vmap(pages, count, VM_MAP, PAGE_KERNEL);
+
+	if (!addr)
+		return -ENOMEM;
+	iosys_map_set_vaddr(map, addr);
+	return 0;
+}
+
+void ochre_gem_vunmap(struct iosys_map *map)
+{
+	vunmap(map->vaddr);
+}
+
 /* Maps one page frame, @ahead pages after the one that faulted. */
 vm_fault_t ochre_vmf_insert_pfn(struct vm_fault *vmf, unsigned long ahead,
 				unsigned long pfn, bool write_combined)
@@ -146,6 +224,86 @@ unsigned long ochre_page_to_pfn(struct page *page)
 void ochre_gem_unmap(struct drm_gem_object *obj)
 {
 	drm_vma_node_unmap(&obj->vma_node, obj->dev->anon_inode->i_mapping);
+}
+
+void ochre_dma_buf_get(struct dma_buf *dma_buf)
+{
+	get_dma_buf(dma_buf);
+}
+
+bool ochre_sgtable_needs_sync(struct device *dev, struct sg_table *table)
+{
+	struct scatterlist *sg;
+	int i;
+
+	for_each_sgtable_dma_sg(table, sg, i) {
+		if (dma_need_sync(dev, sg_dma_address(sg)))
+			return true;
+	}
+	return false;
+}
+
+void ochre_sync_sgtable_for_device(struct device *dev, struct sg_table *table,
+				   enum dma_data_direction direction)
+{
+	dma_sync_sgtable_for_device(dev, table, direction);
+}
+
+void ochre_sync_sgtable_for_cpu(struct device *dev, struct sg_table *table,
+				enum dma_data_direction direction)
+{
+	dma_sync_sgtable_for_cpu(dev, table, direction);
+}
+
+/* A table of one entry without a page: memory behind a BAR of another device. */
+struct sg_table *ochre_map_window(struct device *dev, phys_addr_t start,
+				  size_t len, enum dma_data_direction direction)
+{
+	struct sg_table *table;
+	dma_addr_t addr;
+
+	if (len > UINT_MAX)
+		return ERR_PTR(-EFBIG);
+	table = kzalloc(sizeof(*table), GFP_KERNEL);
+	if (!table)
+		return ERR_PTR(-ENOMEM);
+	if (sg_alloc_table(table, 1, GFP_KERNEL))
+		goto err_free;
+
+	addr = dma_map_resource(dev, start, len, direction,
+				DMA_ATTR_SKIP_CPU_SYNC);
+	if (dma_mapping_error(dev, addr))
+		goto err_free_table;
+	sg_set_page(table->sgl, NULL, len, 0);
+	sg_dma_address(table->sgl) = addr;
+	sg_dma_len(table->sgl) = len;
+	return table;
+
+err_free_table:
+	sg_free_table(table);
+err_free:
+	kfree(table);
+	return ERR_PTR(-ENOMEM);
+}
+
+/* Undoes ochre_map_window(), and tells whether @table is from there. */
+bool ochre_unmap_window(struct device *dev, struct sg_table *table,
+			enum dma_data_direction direction)
+{
+	if (sg_page(table->sgl))
+		return false;
+
+	dma_unmap_resource(dev, sg_dma_address(table->sgl),
+			   sg_dma_len(table->sgl), direction,
+			   DMA_ATTR_SKIP_CPU_SYNC);
+	sg_free_table(table);
+	kfree(table);
+	return true;
+}
+
+bool ochre_pci_bar_is_memory(struct pci_dev *pdev, int bar)
+{
+	return pci_resource_flags(pdev, bar) & IORESOURCE_MEM;
 }
 
 struct page *ochre_shmem_read_page(struct file *file, pgoff_t index)
@@ -224,4 +382,39 @@ struct workqueue_struct *ochre_alloc_workqueue(const char *name,
 					       unsigned int flags, int max_active)
 {
 	return alloc_workqueue("%s", flags, max_active, name);
+}
+
+/*
+ * Which addresses @dev has to use for memory. Finds out by mapping a page, since
+ * there is no one place that knows.
+ */
+int ochre_dma_addressing(struct device *dev, enum ochre_dma_addressing *kind)
+{
+	struct page *page = alloc_page(GFP_KERNEL);
+	dma_addr_t addr;
+
+	if (!page)
+		return -ENOMEM;
+
+	addr = dma_map_page(dev, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL);
+	if (dma_mapping_error(dev, addr)) {
+		__free_page(page);
+		return -ENOMEM;
+	}
+
+	if (dma_max_mapping_size(dev) != SIZE_MAX)
+		*kind = OCHRE_DMA_BOUNCED;
+	else if (addr != page_to_phys(page))
+		*kind = OCHRE_DMA_TRANSLATED;
+	else
+		*kind = OCHRE_DMA_PHYSICAL;
+
+	dma_unmap_page(dev, addr, PAGE_SIZE, DMA_BIDIRECTIONAL);
+	__free_page(page);
+	return 0;
+}
+
+void ochre_ida_init(struct ida *ida)
+{
+	ida_init(ida);
 }

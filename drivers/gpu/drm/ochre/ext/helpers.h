@@ -7,10 +7,15 @@
 #define _OCHRE_EXT_HELPERS_H_
 
 #include <linux/types.h>
+#include <linux/dma-buf.h>
 #include <linux/dma-fence-chain.h>
 #include <linux/dma-fence.h>
+#include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
+#include <linux/idr.h>
+#include <linux/iosys-map.h>
 #include <linux/mm.h>
+#include <linux/pci.h>
 #include <linux/workqueue.h>
 
 #include <drm/drm_drv.h>
@@ -30,6 +35,18 @@ void ochre_dma_fence_chain_free(struct dma_fence_chain *chain);
 /* linux/dma-resv.h */
 int ochre_dma_resv_lock_interruptible(struct dma_resv *resv);
 
+/* linux/dma-mapping.h */
+enum ochre_dma_addressing {
+	OCHRE_DMA_PHYSICAL,
+	OCHRE_DMA_TRANSLATED,
+	OCHRE_DMA_BOUNCED,
+};
+
+int ochre_dma_addressing(struct device *dev, enum ochre_dma_addressing *kind);
+
+/* linux/idr.h */
+void ochre_ida_init(struct ida *ida);
+
 /* linux/fdtable.h, for tests */
 void ochre_close_fd(int fd);
 
@@ -45,11 +62,41 @@ void ochre_drm_syncobj_put(struct drm_syncobj *syncobj);
 struct dma_fence *ochre_drm_syncobj_fence_get(struct drm_syncobj *syncobj);
 
 /* drm/drm_gem.h, linux/mm.h */
+enum ochre_caching {
+	OCHRE_CACHED,
+	OCHRE_WRITE_COMBINED,
+	OCHRE_UNCACHED,
+};
+
 int ochre_gem_vma_setup(struct vm_area_struct *vma);
+int ochre_gem_set_caching(struct vm_area_struct *vma, unsigned long pfn,
+			  enum ochre_caching caching);
+int ochre_gem_mmap_imported(struct drm_gem_object *obj,
+			    struct vm_area_struct *vma);
+int ochre_gem_vmap(struct page **pages, unsigned int count,
+		   struct iosys_map *map);
+void ochre_gem_vunmap(struct iosys_map *map);
 vm_fault_t ochre_vmf_insert_pfn(struct vm_fault *vmf, unsigned long ahead,
 				unsigned long pfn, bool write_combined);
 unsigned long ochre_page_to_pfn(struct page *page);
 void ochre_gem_unmap(struct drm_gem_object *obj);
+
+/* linux/dma-buf.h */
+void ochre_dma_buf_get(struct dma_buf *dma_buf);
+
+/* linux/dma-mapping.h, linux/scatterlist.h */
+bool ochre_sgtable_needs_sync(struct device *dev, struct sg_table *table);
+void ochre_sync_sgtable_for_device(struct device *dev, struct sg_table *table,
+				   enum dma_data_direction direction);
+void ochre_sync_sgtable_for_cpu(struct device *dev, struct sg_table *table,
+				enum dma_data_direction direction);
+struct sg_table *ochre_map_window(struct device *dev, phys_addr_t start,
+				  size_t len, enum dma_data_direction direction);
+bool ochre_unmap_window(struct device *dev, struct sg_table *table,
+			enum dma_data_direction direction);
+
+/* linux/pci.h */
+bool ochre_pci_bar_is_memory(struct pci_dev *pdev, int bar);
 
 /* linux/shmem_fs.h */
 struct page *ochre_shmem_read_page(struct file *file, pgoff_t index);

@@ -10,7 +10,7 @@
 //! - towards the driver: callbacks of the C cores ([`pci`], [`ioctl`], [`drm_drv`], [`gem`]) arrive
 //!   as calls of trait methods with typed, borrowed arguments;
 //! - from the driver: owned values whose drop undoes what their constructor did ([`dma_fence`],
-//!   [`syncobj`], [`shmem`], [`workqueue`]).
+//!   [`syncobj`], [`shmem`], [`workqueue`], [`dma_buf`], [`drm_event`]).
 //!
 //! Who keeps what alive:
 //!
@@ -24,10 +24,12 @@
 
 pub(crate) mod barrier;
 pub(crate) mod capability;
+pub(crate) mod dma_buf;
 pub(crate) mod dma_fence;
 pub(crate) mod dma_resv;
 pub(crate) mod drm_auth;
 pub(crate) mod drm_drv;
+pub(crate) mod drm_event;
 pub(crate) mod drm_print;
 pub(crate) mod gem;
 pub(crate) mod ioctl;

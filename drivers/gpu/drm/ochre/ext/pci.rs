@@ -27,10 +27,17 @@ use kernel::{
 };
 
 mod aperture;
+mod window;
 
-pub(crate) use aperture::{
-    Aperture,
-    WcMap, //
+pub(crate) use self::{
+    aperture::{
+        Aperture,
+        WcMap, //
+    },
+    window::{
+        Window,
+        WindowRange, //
+    },
 };
 
 /// `PCI_DEVICE()` for a vendor that `pci::Vendor` does not name.

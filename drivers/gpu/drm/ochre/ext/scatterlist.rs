@@ -28,6 +28,8 @@ use kernel::{
     types::Opaque, //
 };
 
+use super::sys;
+
 /// A run of addresses on the device's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
@@ -38,7 +40,10 @@ pub(crate) struct Segment {
 }
 
 /// A DMA mapping that ends when it is dropped or the device is unbound, whichever is first.
-pub(crate) struct DmaMap(Devres<Mapping>);
+pub(crate) struct DmaMap {
+    mapping: Devres<Mapping>,
+    needs_sync: bool,
+}
 
 impl DmaMap {
     /// Maps `pages` for `dev`.
@@ -62,7 +67,13 @@ impl DmaMap {
             dev: dev.into(),
             direction,
         };
-        Ok(Self(Devres::new::<Error>(dev, Ok(mapping))?))
+        // SAFETY: Device and table are valid and mapped.
+        let needs_sync =
+            unsafe { sys::ochre_sgtable_needs_sync(raw_device(dev), mapping.table.0.get()) };
+        Ok(Self {
+            mapping: Devres::new::<Error>(dev, Ok(mapping))?,
+            needs_sync,
+        })
     }
 
     /// The runs of device addresses in the order of the pages.
@@ -72,13 +83,56 @@ impl DmaMap {
         &'a self,
         dev: &'a Device<Bound>,
     ) -> Result<impl Iterator<Item = Segment> + 'a> {
-        let mapping = self.0.access(dev)?;
+        let mapping = self.mapping.access(dev)?;
         // SAFETY: By its invariant the table is mapped; `dev` is bound for `'a`, so it stays so.
         let table = unsafe { SGTable::from_raw(mapping.table.0.get()) };
         Ok(table.iter().map(|entry| Segment {
             addr: entry.dma_address(),
             len: entry.dma_len(),
         }))
+    }
+
+    /// Whether CPU and device see each other's writes only after a sync: the device is not coherent, or
+    /// cannot reach the pages and has copies of them.
+    pub(crate) fn needs_sync(&self) -> bool {
+        self.needs_sync
+    }
+
+    /// Makes what the CPU wrote visible to the device. In any context. Does nothing once the device is
+    /// unbound.
+    pub(crate) fn sync_for_device(&self) {
+        if !self.needs_sync {
+            return;
+        }
+        if let Some(mapping) = self.mapping.try_access() {
+            // SAFETY: By its invariants the table is mapped for the device, and stays so during this
+            // access.
+            unsafe {
+                sys::ochre_sync_sgtable_for_device(
+                    raw_device(&mapping.dev),
+                    mapping.table.0.get(),
+                    mapping.direction.into(),
+                )
+            };
+        }
+    }
+
+    /// Makes what the device wrote visible to the CPU. In any context. Does nothing once the device is
+    /// unbound, which did the same for the last time.
+    pub(crate) fn sync_for_cpu(&self) {
+        if !self.needs_sync {
+            return;
+        }
+        if let Some(mapping) = self.mapping.try_access() {
+            // SAFETY: As in `sync_for_device`.
+            unsafe {
+                sys::ochre_sync_sgtable_for_cpu(
+                    raw_device(&mapping.dev),
+                    mapping.table.0.get(),
+                    mapping.direction.into(),
+                )
+            };
+        }
     }
 }
 

@@ -40,10 +40,18 @@ impl<T> StaticTable<T> {
         Self(SetOnce::new())
     }
 
+    /// Returns the table if it is filled. In any context.
+    pub(super) fn get(&'static self) -> Option<&'static T> {
+        self.0.as_ref().map(|filled| &filled.0)
+    }
+
     /// Returns the table, filled by `make` if it is the first call.
     ///
     /// Sleeps, so process context only. The error cannot happen once [`ModuleGuard`] exists.
     pub(super) fn get_or_fill(&'static self, make: impl FnOnce() -> T) -> Result<&'static T> {
+        if let Some(table) = self.get() {
+            return Ok(table);
+        }
         if !READY.load(Ordering::Acquire) {
             return Err(ENXIO);
         }
@@ -51,7 +59,7 @@ impl<T> StaticTable<T> {
         if self.0.as_ref().is_none() {
             self.0.populate(Filled(make()));
         }
-        self.0.as_ref().map(|filled| &filled.0).ok_or(ENXIO)
+        self.get().ok_or(ENXIO)
     }
 }
 

@@ -164,6 +164,8 @@ impl drm::Driver for Driver {
 static TABLE: DriverTable = DriverTable::new();
 
 impl DriverExt for Driver {
+    type Bo = bo::Bo;
+
     const FEATURES: Features = Features::SYNCOBJ.with(Features::SYNCOBJ_TIMELINE);
 
     fn table() -> &'static DriverTable {

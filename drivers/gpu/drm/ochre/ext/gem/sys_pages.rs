@@ -5,10 +5,7 @@
 //! C headers: [`include/drm/drm_gem.h`](srctree/include/drm/drm_gem.h),
 //! [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 
 use kernel::{
     bindings,
@@ -79,6 +76,28 @@ impl SysPages {
         self.dma.segments(dev)
     }
 
+    /// Whether what the device wrote has to be copied before the CPU sees it, and the other way round.
+    pub(crate) fn needs_sync(&self) -> bool {
+        self.dma.needs_sync()
+    }
+
+    /// Makes what the CPU wrote visible to the device. In any context. Does nothing once the device is
+    /// unbound.
+    pub(crate) fn sync_for_device(&self) {
+        self.dma.sync_for_device();
+    }
+
+    /// Makes what the device wrote visible to the CPU. In any context. Does nothing once the device is
+    /// unbound: what it had written then became visible at that time.
+    pub(crate) fn sync_for_cpu(&self) {
+        self.dma.sync_for_cpu();
+    }
+
+    /// The pages, in order.
+    pub(super) fn as_slice(&self) -> &[NonNull<bindings::page>] {
+        self.pages.as_slice()
+    }
+
     /// Where the object lies in its device's space of mmap offsets, in pages.
     pub(super) fn node_start(&self) -> u64 {
         self.range.start
@@ -92,13 +111,9 @@ impl SysPages {
     /// Page number `index`, for [`Fault::insert`].
     pub(crate) fn page(&self, index: usize) -> Option<CpuPage<'_>> {
         let page = self.pages.page(index)?;
-        Some(CpuPage {
-            // SAFETY: The page is pinned.
-            pfn: unsafe { sys::ochre_page_to_pfn(page.as_ptr()) },
-            write_combined: false,
-            system: Some(self),
-            _page: PhantomData,
-        })
+        // SAFETY: The page is pinned.
+        let pfn = unsafe { sys::ochre_page_to_pfn(page.as_ptr()) };
+        Some(CpuPage::from_system(self, pfn))
     }
 }
 
