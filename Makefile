@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test vm setup root kernel board module modules modules_install stage samples \
-	test-static test-board kunit format test-vm test-guest clean distclean
+	test-static test-board kunit format test-vm test-guest bench bench-document clean distclean
 
 # Settings may hold a dollar sign, which is the guest's shell's and not make's.
 SETTINGS := CMD SHARE BOARD BOARD_ARGS QEMU_ARGS MODULE MODULE_ARGS KERNEL_ARGS MEM SMP TIMEOUT LOG
@@ -47,6 +47,14 @@ test-vm: setup ## tests of `make vm` itself; T=part of a name
 test-guest: setup ## tests in booted guests; T=part of a name
 	@tools/setup/stage
 	@tools/testing/guest-tests $(T)
+
+bench: setup ## measure Ochre beside the C driver; BOARD=virtio BENCH_ARGS='--rows part --runs N'
+	@tools/setup/stage
+	@tools/bench/run $(BENCH_ARGS)
+
+bench-document: setup ## put the figures of `make bench` into the documentation; BOARD=virtio
+	@tools/setup/stage board
+	@tools/bench/document
 
 format: setup ## format all Rust as the checks want it
 	@tools/testing/static --format
