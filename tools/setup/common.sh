@@ -89,10 +89,9 @@ progress() {
 	[ -t 2 ] && tty=1
 	mkdir -p "$(dirname "$log")"
 	start=$SECONDS
+	trap 'end_interrupted "$label" "$tty"' INT TERM HUP
 	"$@" >"$log" 2>&1 9>&- &
 	pid=$!
-	# shellcheck disable=SC2064 # the pid of now
-	trap "kill -TERM $pid 2>/dev/null; wait $pid 2>/dev/null; ${tty:+printf '\\r\\033[K' >&2;} say '$label: interrupted; the next run ${AGAIN:-goes on from here}'; exit 130" INT TERM HUP
 	while kill -0 "$pid" 2>/dev/null; do
 		now=$((SECONDS - start))
 		if ((now >= next)); then
@@ -117,6 +116,15 @@ progress() {
 		return "$status"
 	fi
 	[ -z "$said" ] || say "$label: done ($(clock $now))"
+}
+
+end_interrupted() {
+	# shellcheck disable=SC2046 # numbers
+	kill -TERM $(jobs -p) 2>/dev/null || true
+	wait || true
+	[ -z "$2" ] || printf '\r\033[K' >&2
+	say "$1: interrupted; the next run ${AGAIN:-goes on from here}"
+	exit 130
 }
 
 # end_if_known LABEL LOG: ends the script with one line when the log shows that the disk was full or

@@ -1,20 +1,48 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# How the parts of the test run count. Each part leaves its two numbers in build/results; the
-# closing line of `make test` is their sum.
+# How the parts of the test run count. Each part leaves its two numbers in build/results when it ran
+# whole; the closing line of `make test` is their sum.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../setup/paths.sh"
 
 RESULTS=$BUILD/results
 
-# result PART PASSED FAILED: notes the counts; the status says whether the part passed.
+# result PART PASSED FAILED FILTER: notes the counts of a run without a filter; the status says
+# whether all that was run passed.
 result() {
-	mkdir -p "$RESULTS"
-	printf '%d %d\n' "$2" "$3" >"$RESULTS/$1"
+	if [ -z "$4" ]; then
+		mkdir -p "$RESULTS"
+		printf '%d %d\n' "$2" "$3" >"$RESULTS/$1"
+	fi
 	(($2 + $3 > 0)) || say "$1: no test was run: does a name hold what T= asks for?"
 	say "$1: $2 of $(($2 + $3)) tests passed"
 	(($3 == 0 && $2 > 0))
+}
+
+# The functions of a script that are tests: their names are sentences.
+tests_here() { declare -F | awk '$3 ~ /_.*_.*_/ { print $3 }'; }
+
+# run_tests PART LINES FILTER NAME...: runs the tests whose name holds FILTER, each as `$0 --one NAME`
+# in a process of its own, where the first command that fails ends it. Prints TAP, and the last
+# LINES lines of what a test that failed had to say.
+run_tests() {
+	local part=$1 lines=$2 filter=$3 name log passed=0 failed=0
+	shift 3
+	mkdir -p "$BUILD/log"
+	for name; do
+		[[ $name == *"$filter"* ]] || continue
+		log=$BUILD/log/$part-$name.log
+		if "$0" --one "$name" >"$log" 2>&1; then
+			passed=$((passed + 1))
+			printf 'ok %d - %s\n' $((passed + failed)) "$name"
+		else
+			failed=$((failed + 1))
+			printf 'not ok %d - %s\n' $((passed + failed)) "$name"
+			tail -n "$lines" "$log" | sed 's/^/# /'
+		fi
+	done
+	result "$part" "$passed" "$failed" "$filter"
 }
 
 # Reads KTAP on standard input, passes it on; counts in PASSED and FAILED. Only leaves count: a line
