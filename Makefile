@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test vm setup root kernel board module modules modules_install stage samples \
-	test-static test-board kunit format test-vm test-guest bench bench-document clean distclean
+	test-static test-setup test-board kunit format test-vm test-guest speed bench bench-document clean distclean
 
 # Settings may hold a dollar sign, which is the guest's shell's and not make's.
 SETTINGS := CMD SHARE BOARD BOARD_ARGS QEMU_ARGS MODULE MODULE_ARGS KERNEL_ARGS MEM SMP TIMEOUT LOG
@@ -34,6 +34,9 @@ test: setup ## all tests; the last line is `N passed, M failed`
 test-static: setup ## formatting, lints, rules of the source
 	@tools/testing/static $(T)
 
+test-setup: setup ## tests of the set-up and of its messages; T=part of a name
+	@tools/testing/setup-tests $(T)
+
 test-board: setup ## cargo tests of the board; T=part of a name
 	@tools/testing/board-tests $(T)
 
@@ -47,6 +50,9 @@ test-vm: setup ## tests of `make vm` itself; T=part of a name
 test-guest: setup ## tests in booted guests; T=part of a name
 	@tools/setup/stage
 	@tools/testing/guest-tests $(T)
+
+speed: setup ## the board's speed on this machine, beside what is asked of it
+	@tools/setup/in-root cargo run --quiet --release --locked --manifest-path tools/Cargo.toml -p og1 --example speed
 
 bench: setup ## measure Ochre beside the C driver; BOARD=virtio BENCH_ARGS='--rows part --runs N'
 	@tools/setup/stage
