@@ -55,6 +55,8 @@ mod fault;
 mod mapping;
 mod prime;
 mod sys_pages;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 
 pub(super) use prime::import;
 

@@ -264,7 +264,7 @@ struct sg_table *ochre_map_window(struct device *dev, phys_addr_t start,
 
 	if (len > UINT_MAX)
 		return ERR_PTR(-EFBIG);
-	table = kzalloc(sizeof(*table), GFP_KERNEL);
+	table = kzalloc_obj(*table);
 	if (!table)
 		return ERR_PTR(-ENOMEM);
 	if (sg_alloc_table(table, 1, GFP_KERNEL))

@@ -21,6 +21,7 @@ use kernel::transmute::{
 #[allow(
     clippy::all,
     clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
     clippy::undocumented_unsafe_blocks,
     dead_code,
     missing_docs,

@@ -104,6 +104,24 @@ where
         })
     }
 
+    /// An array of these objects.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(super) fn of(objects: &[&Object<T>]) -> Result<Self> {
+        // INVARIANT: Empty; each object that is pushed comes with a reference.
+        let mut this = Self {
+            objects: KVVec::with_capacity(objects.len(), GFP_KERNEL)?,
+            _type: PhantomData,
+        };
+        for object in objects {
+            let raw = IntoGEMObject::as_raw(*object);
+            this.objects
+                .push(NonNull::new(raw).ok_or(EINVAL)?, GFP_KERNEL)?;
+            // SAFETY: The object is valid.
+            unsafe { bindings::drm_gem_object_get(raw) };
+        }
+        Ok(this)
+    }
+
     /// How many objects there are.
     pub(crate) fn len(&self) -> usize {
         self.objects.len()
