@@ -5,6 +5,7 @@
 # whole; the closing line of `make test` is their sum.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../setup/paths.sh"
+. "$SETUP/machine.sh"
 
 RESULTS=$BUILD/results
 

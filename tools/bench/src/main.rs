@@ -140,20 +140,25 @@ impl Run {
         }
     }
 
-    fn chosen_rows(&self) -> anyhow::Result<Vec<Box<dyn Row>>> {
-        let mut rows = self.board.rows(self.icount);
+    /// Rows that are to be measured: time, or instructions.
+    fn chosen_rows(&self, instructions: bool) -> Vec<Box<dyn Row>> {
+        let mut rows = self.board.rows(instructions);
         rows.retain(|row| {
             let figures = row.figures();
             figures
                 .iter()
                 .any(|figure| figure.name.contains(&self.rows))
         });
-        ensure!(!rows.is_empty(), "no figure's name holds '{}'", self.rows);
-        Ok(rows)
+        rows
     }
 
     fn run(&self) -> anyhow::Result<ExitCode> {
-        let rows = self.chosen_rows()?;
+        let rows = self.chosen_rows(self.icount);
+        if rows.is_empty() {
+            let others = self.chosen_rows(!self.icount).len();
+            ensure!(others > 0, "no figure's name holds '{}'", self.rows);
+            return Ok(ExitCode::SUCCESS);
+        }
         let card = Card::find(&self.module)?;
         let trace = Trace::open(&self.trace)?;
         let session = Session {

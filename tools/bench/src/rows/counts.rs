@@ -43,8 +43,8 @@ impl Row for Exits {
     }
 
     fn set_up<'a>(&'a self, place: Place<'a>) -> anyhow::Result<SetUp<'a>> {
-        let Some(trace) = place.trace else {
-            return Ok(SetUp::Missing("a trace of QEMU"));
+        let Some(trace) = place.trace.filter(|trace| trace.shows_device()) else {
+            return Ok(SetUp::Missing("trace of its notifications in QEMU"));
         };
         if !Gpu::open(place.node)?.features()?.has(Capset::Virgl) {
             return Ok(SetUp::Missing("contexts of virgl"));
