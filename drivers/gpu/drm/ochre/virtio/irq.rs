@@ -82,6 +82,16 @@ pub(super) struct Handler<E: Events> {
 }
 
 impl<E: Events> Handler<E> {
+    fn new(source: Source, transport: &Arc<Transport>, events: &Arc<E>) -> Self {
+        Self {
+            source,
+            transport: transport.clone(),
+            events: events.clone(),
+            control: AtomicFlag::new(false),
+            config: AtomicFlag::new(false),
+        }
+    }
+
     /// Whether the interrupt is about the control queue, and about the configuration. Neither: it
     /// is another device's.
     fn causes(&self) -> (bool, bool) {
@@ -209,71 +219,54 @@ impl<'a, E: Events> Interrupts<'a, E> {
         events: &Arc<E>,
         control_queue: u16,
     ) -> Result<Self> {
+        // As `mode` says. What fails is dropped at once, in the order of `Self`.
+        let register_as = |mode: Mode| {
+            let sources = mode.sources();
+            let wanted = u32::try_from(sources.len())?;
+            let types = pci::IrqTypes::default().with(mode.kind());
+            let registration = pdev.alloc_irq_vectors(wanted, wanted, types)?;
+            let registration = KBox::pin(registration, GFP_KERNEL)?;
+            // SAFETY: It stands in a box of its own, which moves into `Self` and is dropped after
+            // the handlers (order of the fields; here: `handlers` is declared later). Nobody
+            // outside sees the longer lifetime.
+            let shared: &'a pci::IrqVectorRegistration<'a> =
+                unsafe { &*core::ptr::from_ref(&*registration) };
+
+            let mut handlers = KVec::with_capacity(sources.len(), GFP_KERNEL)?;
+            for (index, &source) in sources.iter().enumerate() {
+                let handler = Handler::new(source, transport, events);
+                // SAFETY: By the contract of this function the registration is dropped and not
+                // forgotten.
+                let handler = unsafe {
+                    ThreadedRegistration::new(
+                        shared.index(index)?.into(),
+                        source.flags(),
+                        source.name(),
+                        Ok(handler),
+                    )
+                };
+                handlers.push(KBox::pin_init(handler, GFP_KERNEL)?, GFP_KERNEL)?;
+            }
+
+            let vectors = mode.vectors();
+            transport.set_config_vector(vectors.config)?;
+            transport.set_queue_vector(control_queue, vectors.control)?;
+            Ok(Self {
+                _handlers: handlers,
+                _registration: registration,
+                vectors,
+            })
+        };
+
         for mode in Mode::ALL {
-            // SAFETY: By the contract of this function; what fails is dropped here.
-            match unsafe { Self::register_as(mode, pdev, transport, events, control_queue) } {
-                Ok(interrupts) => return Ok(interrupts),
+            match register_as(mode) {
                 Err(ENODEV) => return Err(ENODEV),
                 Err(error) => dev_dbg!(pdev, "interrupts: no {:?}: {:?}\n", mode, error),
+                registered => return registered,
             }
         }
         dev_err!(pdev, "no interrupts to be had\n");
         Err(ENOSPC)
-    }
-
-    /// [`Self::register`] in the way of `mode`.
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    unsafe fn register_as(
-        mode: Mode,
-        pdev: &'a pci::Device<Bound>,
-        transport: &Arc<Transport>,
-        events: &Arc<E>,
-        control_queue: u16,
-    ) -> Result<Self> {
-        let sources = mode.sources();
-        let wanted = u32::try_from(sources.len())?;
-        let types = pci::IrqTypes::default().with(mode.kind());
-        let registration = pdev.alloc_irq_vectors(wanted, wanted, types)?;
-        let registration = KBox::pin(registration, GFP_KERNEL)?;
-        // SAFETY: It stands in a box of its own, which moves into `Self` and is dropped after the
-        // handlers (order of the fields; here: `handlers` is declared later). Nobody outside sees
-        // the longer lifetime.
-        let shared: &'a pci::IrqVectorRegistration<'a> =
-            unsafe { &*core::ptr::from_ref(&*registration) };
-
-        let mut handlers = KVec::with_capacity(sources.len(), GFP_KERNEL)?;
-        for (index, &source) in sources.iter().enumerate() {
-            let handler = Handler {
-                source,
-                transport: transport.clone(),
-                events: events.clone(),
-                control: AtomicFlag::new(false),
-                config: AtomicFlag::new(false),
-            };
-            // SAFETY: By the contract of this function the registration is dropped and not
-            // forgotten.
-            let handler = unsafe {
-                ThreadedRegistration::new(
-                    shared.index(index)?.into(),
-                    source.flags(),
-                    source.name(),
-                    Ok(handler),
-                )
-            };
-            handlers.push(KBox::pin_init(handler, GFP_KERNEL)?, GFP_KERNEL)?;
-        }
-
-        let vectors = mode.vectors();
-        transport.set_config_vector(vectors.config)?;
-        transport.set_queue_vector(control_queue, vectors.control)?;
-        Ok(Self {
-            _handlers: handlers,
-            _registration: registration,
-            vectors,
-        })
     }
 
     /// The vectors that the device has to be told after a reset.

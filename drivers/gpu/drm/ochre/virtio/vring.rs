@@ -109,7 +109,8 @@ enum State {
 
 /// A split virtqueue as its driver sees it. Calls do not sleep, and only the constructors allocate.
 ///
-/// Dropping it frees memory that the device knows of: reset it first.
+/// Dropping it frees memory that the device knows of, so the device has to be reset first; and with
+/// interrupts enabled, as `dma_free_coherent()` demands.
 ///
 /// # Invariants
 ///
