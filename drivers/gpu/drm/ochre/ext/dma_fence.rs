@@ -18,6 +18,7 @@
 //! [`ModuleGuard`]: super::ModuleGuard
 
 use core::{
+    cell::UnsafeCell,
     mem::ManuallyDrop,
     ops::Deref,
     ptr::{
@@ -53,12 +54,18 @@ use super::{
 };
 
 mod callback;
+mod demand;
 mod unwrap;
 
-pub(crate) use callback::{
-    Armed,
-    CallbackNode,
-    FenceCallback, //
+use demand::Demand;
+
+pub(crate) use self::{
+    callback::{
+        Armed,
+        CallbackNode,
+        FenceCallback, //
+    },
+    demand::WantSignal,
 };
 
 /// What a fence calls itself in traces and in `sync_file` information.
@@ -210,6 +217,9 @@ struct Inner {
     /// At offset 0, since `dma_fence_free()` passes its address to `kfree_rcu()`.
     base: bindings::dma_fence,
     name: TimelineName,
+    /// Who is told that somebody waits. Written before the fence is one and when it has been signalled,
+    /// read in between.
+    demand: UnsafeCell<Option<Demand>>,
 }
 
 const _: () = assert!(core::mem::offset_of!(Inner, base) == 0);
@@ -223,8 +233,7 @@ unsafe impl Sync for Ops {}
 static OPS: Ops = Ops(bindings::dma_fence_ops {
     get_driver_name: Some(driver_name),
     get_timeline_name: Some(timeline_name),
-    // Our hardware always interrupts, there is nothing to enable.
-    enable_signaling: None,
+    enable_signaling: Some(demand::enable_signaling),
     signaled: None,
     wait: None,
     release: None,
@@ -253,7 +262,19 @@ pub(crate) struct FenceSlot(KBox<core::mem::MaybeUninit<Inner>>);
 
 impl FenceSlot {
     /// Makes the fence number `seqno` of the timeline `context`. Cannot fail.
+    ///
+    /// It is signalled whether or not somebody waits for it.
     pub(crate) fn init(self, name: TimelineName, context: u64, seqno: u64) -> Fence {
+        self.init_with(name, context, seqno, None)
+    }
+
+    fn init_with(
+        self,
+        name: TimelineName,
+        context: u64,
+        seqno: u64,
+        demand: Option<Demand>,
+    ) -> Fence {
         let inner = KBox::into_raw(self.0).cast::<Inner>();
 
         // SAFETY: `inner` is a live allocation of the right size that we own. A null lock selects
@@ -261,6 +282,7 @@ impl FenceSlot {
         // the module goes (see `ModuleGuard`).
         unsafe {
             (&raw mut (*inner).name).write(name);
+            (&raw mut (*inner).demand).write(UnsafeCell::new(demand));
             bindings::dma_fence_init64(
                 &raw mut (*inner).base,
                 &OPS.0,
@@ -318,6 +340,11 @@ impl Fence {
                 timekeeping::nanos_from_instant(when),
             )
         };
+        let inner = self.0.as_raw().cast::<Inner>();
+        // SAFETY: Our fences are `Inner`, and this is the only call for this one. Who reads the field
+        // does so with the fence's lock held, if the fence is not signalled: signalling took the lock,
+        // so nobody reads it any more.
+        drop(unsafe { (*(*inner).demand.get()).take() });
     }
 }
 
