@@ -5,17 +5,22 @@
 //! C header: [`include/linux/sync_file.h`](srctree/include/linux/sync_file.h)
 //!
 //! An ioctl that returns a fence reserves the descriptor and makes the file while it can still fail,
-//! and joins the two when it cannot fail any more:
+//! and joins the two when it cannot fail any more. The fence may come last:
 //!
 //! ```ignore
 //! let fd = FileDescriptorReservation::get_unused_fd_flags(file::flags::O_CLOEXEC)?;
-//! let out = SyncFile::new(&fence)?;
+//! let mut out = SyncFile::reserve()?;
+//! out.set_fence(&submit());
 //! args.fence_fd = out.install(fd);
 //! ```
 
-use core::ptr::NonNull;
+use core::ptr::{
+    self,
+    NonNull, //
+};
 
 use kernel::{
+    bindings,
     ffi::c_int,
     fs::{
         file::FileDescriptorReservation,
@@ -43,6 +48,10 @@ pub(crate) fn fence_of(fd: c_int) -> Result<FenceRef> {
 }
 
 /// A sync file that has no descriptor yet.
+///
+/// # Invariants
+///
+/// `self.0` is the only reference to the file of a `struct sync_file`, which is its private data.
 pub(crate) struct SyncFile(ARef<File>);
 
 impl SyncFile {
@@ -55,7 +64,28 @@ impl SyncFile {
         // reference. Nobody uses the file's position.
         let file = unsafe { NonNull::new_unchecked((*raw.as_ptr()).file) };
         // SAFETY: As above; `File` is a transparent wrapper of `struct file`.
+        // INVARIANT: `sync_file_create()` stored the structure in the file.
         Ok(Self(unsafe { ARef::from_raw(file.cast()) }))
+    }
+
+    /// Makes a file for a fence that does not exist yet: it has one that is signalled. Allocates.
+    pub(crate) fn reserve() -> Result<Self> {
+        Self::new(&*DmaFence::stub().ok_or(ENOMEM)?)
+    }
+
+    /// Gives the file another fence. Cannot fail.
+    pub(crate) fn set_fence(&mut self, fence: &DmaFence) {
+        let new = ARef::into_raw(FenceRef::from(fence));
+        // SAFETY: By the type invariant the private data is the structure, and nobody else has the
+        // file, so nobody else looks at the field. It holds a reference, which is replaced by ours.
+        let old = unsafe {
+            let file = (*self.0.as_ptr()).private_data.cast::<sys::sync_file>();
+            DmaFence::from_owned(ptr::replace(
+                &raw mut (*file).fence,
+                new.as_ptr().cast::<bindings::dma_fence>(),
+            ))
+        };
+        drop(old);
     }
 
     /// Gives the file the descriptor that was reserved and returns its number. Cannot fail. From now
@@ -121,6 +151,21 @@ mod tests {
     fn file_keeps_the_fence_alive() -> Result {
         let fd = Fd::of(&*new_fence(5)?)?;
         assert_eq!(fence_of(fd.0)?.status(), FenceStatus::Failed(ECANCELED));
+        Ok(())
+    }
+
+    #[test]
+    fn file_made_ahead_takes_its_fence_later() -> Result {
+        let fence = new_fence(5)?;
+        let reserved = FileDescriptorReservation::get_unused_fd_flags(O_CLOEXEC)?;
+        let mut file = SyncFile::reserve()?;
+        file.set_fence(&fence);
+        let fd = Fd(file.install(reserved));
+        let seen = fence_of(fd.0)?;
+        assert_eq!(seen.seqno(), 5);
+        assert_eq!(seen.status(), FenceStatus::Pending);
+        fence.signal(Ok(()));
+        assert_eq!(seen.status(), FenceStatus::Done);
         Ok(())
     }
 
