@@ -19,7 +19,7 @@ use anyhow::anyhow;
 use anyhow::ensure;
 
 /// How long nothing is done, to learn what a round takes.
-const REST: Duration = Duration::from_millis(50);
+const REST: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 struct Rounds {
@@ -27,12 +27,12 @@ struct Rounds {
     stop: AtomicBool,
 }
 
-/// How many instructions `work` takes, and what it returns.
+/// How many instructions `work` takes.
 ///
 /// # Errors
 ///
 /// Those of `work`; there is more than one processor.
-pub fn instructions<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(f64, T)> {
+pub fn instructions(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let processors = thread::available_parallelism()?.get();
     ensure!(
         processors == 1,
@@ -41,16 +41,7 @@ pub fn instructions<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Resu
     let rounds = Rounds::default();
     thread::scope(|scope| {
         let idler = scope.spawn(|| rounds.turn());
-        let done = (|| {
-            let (time, (resting, ())) = rounds.during(|| {
-                thread::sleep(REST);
-                Ok(())
-            })?;
-            ensure!(resting > 0, "the thread that counts idle time does not run");
-            let round = time / resting as f64;
-            let (time, (idle, value)) = rounds.during(work)?;
-            Ok((time - round * idle as f64, value))
-        })();
+        let done = rounds.measure(work);
         rounds.stop.store(true, Relaxed);
         idler.join().map_err(|_| anyhow!("a thread panicked"))??;
         done
@@ -71,16 +62,28 @@ impl Rounds {
         Ok(())
     }
 
-    /// Instructions and rounds while `work` runs.
-    fn during<T>(
-        &self,
-        work: impl FnOnce() -> anyhow::Result<T>,
-    ) -> anyhow::Result<(f64, (u64, T))> {
+    fn measure(&self, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+        let (time, rounds) = self.during(|| {
+            thread::sleep(REST);
+            Ok(())
+        })?;
+        ensure!(
+            rounds > 0.0,
+            "the thread that counts idle time does not run"
+        );
+        let round = time / rounds;
+        let (time, rounds) = self.during(work)?;
+        Ok(time - round * rounds)
+    }
+
+    /// Instructions, and rounds of the loop, while `work` runs.
+    fn during(&self, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<(f64, f64)> {
         let before = self.count.load(Relaxed);
         let start = Instant::now();
-        let value = work()?;
+        work()?;
         let time = start.elapsed();
         let rounds = self.count.load(Relaxed) - before;
-        Ok((time.as_secs_f64() * 1e9, (rounds, value)))
+        // CAST: far below 2^53.
+        Ok((time.as_secs_f64() * 1e9, rounds as f64))
     }
 }

@@ -13,6 +13,7 @@ use crate::row::SetUp;
 use crate::rows::latency::Latency;
 use crate::rows::objects::Objects;
 use crate::rows::submit::Stream;
+use crate::stats::median;
 use crate::virtgpu::Capset;
 use crate::virtgpu::Gpu;
 use crate::virtgpu::Submit;
@@ -65,13 +66,13 @@ impl Instructions {
         }
     }
 
-    /// How often in a run: what takes long less often.
+    /// How often in a trial: what takes long less often.
     fn count(self) -> u32 {
         match self {
-            Self::Submit(_) => 2000,
-            Self::SubmitAndWait(_) | Self::Upload | Self::Download => 300,
-            Self::Object(Objects::Resource { .. }) => 200,
-            Self::Object(Objects::GuestBlob { .. } | Objects::HostBlob { .. }) => 100,
+            Self::Submit(_) => 1000,
+            Self::SubmitAndWait(_) | Self::Upload | Self::Download => 100,
+            Self::Object(Objects::Resource { .. }) => 60,
+            Self::Object(Objects::GuestBlob { .. } | Objects::HostBlob { .. }) => 30,
         }
     }
 }
@@ -102,10 +103,14 @@ impl Row for Instructions {
         }
         let gpu = Gpu::with_context(place.node, capset).context("a context")?;
         let virgl = Gpu::with_context(place.node, Capset::Virgl).context("a context")?;
-        Ok(SetUp::Ready(Box::new(move |_: &Effort| {
+        Ok(SetUp::Ready(Box::new(move |effort: &Effort| {
             self.work(&gpu, &virgl, WARM_UP)?;
-            let (all, ()) = instructions(|| self.work(&gpu, &virgl, self.count()))?;
-            Ok(vec![all / f64::from(self.count())])
+            let each = (0..effort.trials).map(|_| {
+                let all = instructions(|| self.work(&gpu, &virgl, self.count()))?;
+                Ok(all / f64::from(self.count()))
+            });
+            let each = each.collect::<anyhow::Result<Vec<_>>>()?;
+            Ok(vec![median(&each).context("no trial")?])
         })))
     }
 }
