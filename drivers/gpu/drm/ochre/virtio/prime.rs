@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of other devices as BOs.
+//!
+//! A dma-buf of this device gives its BO back, without coming here. One of another device becomes a
+//! blob of guest pages, if the device has blobs and no 3D, as with the C driver: with 3D, the host's
+//! renderer would have to be told what the memory means.
+//!
+//! The exporter may move its memory. Then the device has to forget where it was, and the BO stays
+//! without memory.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc,
+        Completion,
+        Mutex,
+        SetOnce, //
+    }, //
+};
+
+use super::{
+    blob::Blob,
+    bo::{
+        self,
+        BoObject, //
+    },
+    bound::Bound,
+    control::{
+        CleanupNode,
+        Command, //
+    },
+    device::Device,
+    driver::IoctlDevice,
+    keep::Keep,
+    wire, //
+};
+use crate::ext::{
+    dma_buf::{
+        Attachment,
+        DmaBuf,
+        Importer, //
+    },
+    drm_drv::Enter,
+};
+
+/// Tells whoever waits that the device does not use borrowed memory any more: when the device has
+/// answered, and at the latest when the command is dropped.
+pub(super) struct Returned(Arc<Event>);
+
+#[pin_data]
+struct Event {
+    #[pin]
+    completion: Completion,
+}
+
+impl Returned {
+    /// In any context.
+    pub(super) fn announce(&self) {
+        self.0.completion.complete_all();
+    }
+}
+
+impl Drop for Returned {
+    fn drop(&mut self) {
+        self.announce();
+    }
+}
+
+/// A resource made of another device's memory.
+#[pin_data]
+struct Loan {
+    device: Arc<Device>,
+    /// The resource, and the device's generation in which it was made. Empty until the device knows it.
+    resource: SetOnce<(u32, u64)>,
+    /// What giving the memory back takes. A leaf.
+    #[pin]
+    detach: Mutex<Option<(CleanupNode, Arc<Event>)>>,
+}
+
+impl Loan {
+    fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+        let event = Arc::pin_init(
+            pin_init!(Event {
+                completion <- Completion::new(),
+            }),
+            GFP_KERNEL,
+        )?;
+        let detach = (CleanupNode::new(GFP_KERNEL)?, event);
+        let device = device.clone();
+        Arc::pin_init(
+            pin_init!(Self {
+                device,
+                resource: SetOnce::new(),
+                detach <- new_mutex!(Some(detach), "ochre_loan"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// The exporter's way to a loan.
+struct Borrower(Arc<Loan>);
+
+impl Importer for Borrower {
+    fn move_notify(&self) {
+        let Some((id, generation)) = self.0.resource.copy() else {
+            return;
+        };
+        let Some((node, event)) = self.0.detach.lock().take() else {
+            return;
+        };
+        let device = &self.0.device;
+        device.submit_cleanup(
+            node,
+            generation,
+            wire::resource_detach_backing(id),
+            Some(Keep::Returned(Returned(event.clone()))),
+        );
+        device.flush();
+        // The exporter cannot be refused. A device that does not answer is reset by the watchdog, which
+        // ends this.
+        event.completion.wait_for_completion();
+    }
+}
+
+/// Makes a BO of a dma-buf of another device. Waits until its memory is in place, and for room in the
+/// queue, interruptibly. [`ENODEV`]: the device cannot do that.
+pub(super) fn import(dev: &IoctlDevice, buf: &DmaBuf) -> Result<ARef<BoObject>> {
+    let device = dev.device();
+    device.check()?;
+    if device.caps().virgl || !device.caps().resource_blob {
+        return Err(ENODEV);
+    }
+    let loan = Loan::new(device)?;
+    let importer = KBox::new(Borrower(loan.clone()), GFP_KERNEL)?;
+    let attachment = dev
+        .enter()?
+        .registration_data_with(|bound: &Bound<'_>| Attachment::new(buf, bound.dev, importer))?;
+    attachment.map()?;
+
+    let blob = Blob::shareable_guest();
+    let obj = bo::new_imported(dev, &attachment, blob)?;
+    let mut room = device.reserve(1)?;
+    // From here on the memory cannot move until the device has been told where it is.
+    attachment.with_segments(|segments| -> Result {
+        let mut runs = KVVec::new();
+        for segment in segments {
+            runs.push(segment, GFP_KERNEL)?;
+        }
+        let (entries, count) = dev.enter()?.registration_data_with(|bound: &Bound<'_>| {
+            let count = runs.len();
+            bo::encode(device, bound, count, runs.into_iter())
+        })?;
+        let size = obj.bytes();
+        let (mem, flags) = (blob.mem.to_uapi(), blob.flags());
+        let request = wire::resource_create_blob(0, obj.id(), mem, flags, 0, size, count);
+        let command = Command::new(request)
+            .payload(entries)
+            .keep(Keep::Object(obj.clone().into()));
+        obj.set_created(room.generation());
+        loan.resource.populate((obj.id(), room.generation()));
+        device.submit(&mut room, command);
+        Ok(())
+    })??;
+    device.flush();
+    Ok(obj)
+}
