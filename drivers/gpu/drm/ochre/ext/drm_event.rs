@@ -110,3 +110,105 @@ impl Drop for Event {
         unsafe { bindings::drm_dev_put(self.dev.as_ptr()) };
     }
 }
+
+#[kunit_tests(ochre_ext_drm_event)]
+mod tests {
+    use kernel::types::Opaque;
+
+    use super::{
+        super::gem::tests::{
+            with_device,
+            Driver,
+            File, //
+        },
+        *,
+    };
+
+    const KIND: u32 = 0x9000_0000;
+
+    /// As much of an open file as events need.
+    struct Reader(Pin<KBox<Opaque<bindings::drm_file>>>);
+
+    impl Reader {
+        /// A file with room for `events`.
+        fn new(dev: &drm::Device<Driver>, events: usize) -> Result<Self> {
+            let dev: *mut bindings::drm_device = core::ptr::from_ref(dev).cast_mut().cast();
+            let file = KBox::pin(Opaque::<bindings::drm_file>::zeroed(), GFP_KERNEL)?;
+            let raw = file.get();
+            // SAFETY: The file is zeroed memory of ours, and the device is registered.
+            unsafe {
+                (*raw).minor = (*dev).primary;
+                (*raw).event_space = i32::try_from(events * size_of::<bindings::drm_event>())?;
+                for head in [
+                    &raw mut (*raw).pending_event_list,
+                    &raw mut (*raw).event_list,
+                ] {
+                    (*head).next = head;
+                    (*head).prev = head;
+                }
+                bindings::__init_waitqueue_head(
+                    &raw mut (*raw).event_wait,
+                    c"ochre-test".as_char_ptr(),
+                    kernel::static_lock_class!().as_ptr(),
+                );
+            }
+            Ok(Self(file))
+        }
+
+        fn file(&self) -> &drm::File<File> {
+            // SAFETY: `Event` uses what `new` has filled in.
+            unsafe { drm::File::from_raw(self.0.get()) }
+        }
+
+        /// Takes one event out, as `read(2)` does.
+        fn read(&self) -> Option<u32> {
+            // SAFETY: The list is valid, its elements are `Pending` from `link` back, and nobody else
+            // uses the file.
+            unsafe {
+                let head = &raw mut (*self.0.get()).event_list;
+                let link = (*head).next;
+                if core::ptr::eq(link, head) {
+                    return None;
+                }
+                (*(*link).next).prev = head;
+                (*head).next = (*link).next;
+                let base = kernel::container_of!(link, bindings::drm_pending_event, link);
+                let pending = KBox::from_raw(base.cast::<Pending>());
+                (*self.0.get()).event_space += i32::try_from(pending.event.length).unwrap_or(0);
+                Some(pending.event.type_)
+            }
+        }
+    }
+
+    #[test]
+    fn sent_event_can_be_read_once() -> Result {
+        with_device(c"ochre-events", |dev, _| {
+            let reader = Reader::new(dev, 1)?;
+            let mut event = Event::reserve(reader.file(), KIND)?;
+            assert_eq!(reader.read(), None);
+            event.send();
+            event.send();
+            assert_eq!(reader.read(), Some(KIND));
+            assert_eq!(reader.read(), None);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn file_has_room_for_so_many_events_and_no_more() -> Result {
+        with_device(c"ochre-events", |dev, _| {
+            let reader = Reader::new(dev, 2)?;
+            let first = Event::reserve(reader.file(), KIND)?;
+            let second = Event::reserve(reader.file(), KIND + 1)?;
+            assert_eq!(Event::reserve(reader.file(), KIND).err(), Some(ENOMEM));
+            drop(first);
+            let mut third = Event::reserve(reader.file(), KIND + 2)?;
+            third.send();
+            drop(third);
+            drop(second);
+            assert_eq!(reader.read(), Some(KIND + 2));
+            assert_eq!(reader.read(), None);
+            Ok(())
+        })
+    }
+}

@@ -56,7 +56,7 @@ mod mapping;
 mod prime;
 mod sys_pages;
 #[cfg(CONFIG_KUNIT = "y")]
-mod tests;
+pub(super) mod tests;
 
 pub(super) use prime::import;
 

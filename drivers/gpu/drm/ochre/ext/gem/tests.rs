@@ -42,16 +42,16 @@ use crate::ext::{
     drm_print::Printer,
 };
 
-pub(super) struct Driver;
-pub(super) struct File;
+pub(in crate::ext) struct Driver;
+pub(in crate::ext) struct File;
 
-pub(super) struct Bo {
+pub(in crate::ext) struct Bo {
     pages: SetOnce<SysPages>,
     attachment: Option<Attachment>,
     exports: Atomic<u32>,
 }
 
-pub(super) struct Bound<'a> {
+pub(in crate::ext) struct Bound<'a> {
     dev: &'a device::Device<device::Bound>,
 }
 
@@ -171,7 +171,7 @@ impl BoOps for Bo {
 }
 
 /// Calls `f` with a registered DRM device and the device that it stands for.
-fn with_device<R>(
+pub(in crate::ext) fn with_device<R>(
     name: &CStr,
     f: impl FnOnce(&drm::Device<Driver>, &device::Device<device::Bound>) -> Result<R>,
 ) -> Result<R> {
