@@ -127,8 +127,8 @@ end_interrupted() {
 	exit 130
 }
 
-# end_if_known LABEL LOG: ends the script with one line when the log shows that the disk was full or
-# the network away.
+# end_if_known LABEL LOG: ends the script with one line when the log shows that the disk was full, a
+# certificate not trusted, or the network away.
 end_if_known() {
 	local dir full='' log=$2
 	for dir in "${OCHRE_CACHE:-$BUILD}" "$BUILD"; do
@@ -136,6 +136,9 @@ end_if_known() {
 	done
 	if [ "$full" ] || grep -qE 'No space left on device|enough free space|Disk quota exceeded' "$log"; then
 		die "$1: the disk is full${full:+ (the one of $full)}: make room, or set XDG_CACHE_HOME to a larger disk, and run this again; the log is $log"
+	fi
+	if grep -qiE 'certificate (problem|verif)|certificate verification failed' "$log"; then
+		die "$1: the network answers with a certificate that is not trusted here: if a proxy of yours does so, add its authority to /etc/ssl/certs (package ca-certificates, update-ca-certificates), and run this again; the log is $log"
 	fi
 	if grep -qiE 'could not (resolve|connect)|temporary failure (in name )?resol|unable to connect|network is unreachable|connection (failed|timed out|refused)|spurious network|failed to (download|query)' "$log"; then
 		die "$1: the network did not answer: check it and the proxy settings, and run this again; the log is $log"
