@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The control socket: faults on demand, and questions that a guest cannot ask.
 //!
-//! One command per line, one line in reply: `ok …` or `error …`. Any number of clients, one thread
-//! each; they use the board as its other users do.
+//! `ochre-control` is the socket; here is what its commands do. They use the board as its other users
+//! do.
 
-use std::io;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Read;
-use std::io::Write;
-use std::os::unix::net::UnixListener;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::path::PathBuf;
-use std::sync::Arc;
+use ochre_control::number;
+use ochre_control::Reply;
 
 use crate::board::Board;
 use crate::hw::regs;
@@ -22,22 +14,9 @@ use crate::regs::Reg;
 use crate::request::Hang;
 use crate::request::Request;
 
-/// Longest line that is read.
-const LINE_MAX: u64 = 4096;
-
 const HELP: &str = "ok commands: hang queue N | hang engine N | hang device | unhang | \
     lose-irq VECTOR COUNT | silence on|off | violations | clear-violations | time | \
     gate open|close | slots | stat | help | quit";
-
-/// What a command does: a reply, or the end of the program.
-enum Reply {
-    Line(String),
-    Quit,
-}
-
-fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
-    word.parse().map_err(|_| format!("not a number: {word}"))
-}
 
 /// Names of `SLOT_*`.
 fn state_name(state: u32) -> &'static str {
@@ -134,7 +113,12 @@ fn ask(board: &Board, request: Request) -> Result<Reply, String> {
     }
 }
 
-fn command(board: &Board, line: &str) -> Result<Reply, String> {
+/// Carries out a line.
+///
+/// # Errors
+///
+/// It is no command, or one that cannot be.
+pub fn command(board: &Board, line: &str) -> Result<Reply, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let config = board.front().config();
     let reply = match words[..] {
@@ -147,7 +131,7 @@ fn command(board: &Board, line: &str) -> Result<Reply, String> {
             return ask(board, Request::Hang(Hang::Queue(id)));
         }
         ["hang", "engine", n] => {
-            let engine = number(n)?;
+            let engine: usize = number(n)?;
             if engine >= config.engines() {
                 return Err(format!("there is no engine {engine}"));
             }
@@ -156,7 +140,7 @@ fn command(board: &Board, line: &str) -> Result<Reply, String> {
         ["hang", "device"] => return ask(board, Request::Hang(Hang::Device)),
         ["unhang"] => return ask(board, Request::Unhang),
         ["lose-irq", vector, count] => {
-            let vector = number(vector)?;
+            let vector: usize = number(vector)?;
             if vector >= config.vectors() {
                 return Err(format!("there is no vector {vector}"));
             }
@@ -184,88 +168,4 @@ fn command(board: &Board, line: &str) -> Result<Reply, String> {
         _ => return Err("unknown command, try help".into()),
     };
     Ok(Reply::Line(reply))
-}
-
-/// Serves one client until it leaves; true if it asked for the end of the program.
-fn serve(board: &Board, stream: UnixStream) -> io::Result<bool> {
-    let mut output = stream.try_clone()?;
-    let mut input = BufReader::new(stream);
-    loop {
-        let mut line = Vec::new();
-        let n = (&mut input).take(LINE_MAX).read_until(b'\n', &mut line)?;
-        if n == 0 {
-            return Ok(false);
-        }
-        let reply = match command(board, &String::from_utf8_lossy(&line)) {
-            Ok(Reply::Line(reply)) => reply,
-            Ok(Reply::Quit) => {
-                writeln!(output, "ok")?;
-                return Ok(true);
-            }
-            Err(error) => format!("error {error}"),
-        };
-        writeln!(output, "{reply}")?;
-    }
-}
-
-/// The listening socket; its file goes when this is dropped.
-pub struct Control {
-    path: PathBuf,
-}
-
-impl Control {
-    /// Listens at `path` for the life of the program; `quit` is called when a client asks for the end.
-    ///
-    /// # Errors
-    ///
-    /// The socket cannot be made, or no thread.
-    pub fn start(
-        board: Arc<Board>,
-        path: &Path,
-        quit: impl Fn() + Clone + Send + 'static,
-    ) -> io::Result<Self> {
-        // A file that nobody listens at is left from a program that died.
-        if UnixStream::connect(path).is_err() {
-            match std::fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        let listener = UnixListener::bind(path)?;
-        let accept = move || {
-            for stream in listener.incoming() {
-                let stream = match stream {
-                    Ok(stream) => stream,
-                    Err(error) => {
-                        log::warn!("control socket: {error}");
-                        return;
-                    }
-                };
-                let (board, quit) = (board.clone(), quit.clone());
-                let client = move || match serve(&board, stream) {
-                    Ok(true) => quit(),
-                    Ok(false) => {}
-                    Err(error) => log::debug!("control client: {error}"),
-                };
-                let thread = std::thread::Builder::new()
-                    .name("og1-client".into())
-                    .spawn(client);
-                if let Err(error) = thread {
-                    log::warn!("control client: {error}");
-                }
-            }
-        };
-        std::thread::Builder::new()
-            .name("og1-control".into())
-            .spawn(accept)?;
-        Ok(Self { path: path.into() })
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            log::debug!("{}: {error}", self.path.display());
-        }
-    }
 }

@@ -14,10 +14,11 @@ use clap::Args;
 use clap::CommandFactory;
 use clap::Parser;
 use clap::Subcommand;
+use ochre_control::Control;
 use ochre_vfio_user as vfu;
 use og1::board::Board;
 use og1::config::Config;
-use og1::control::Control;
+use og1::control;
 use og1::device;
 use og1::device::PciBoard;
 use og1::firmware;
@@ -171,7 +172,12 @@ fn run(args: &Run) -> anyhow::Result<()> {
     let _control = match &args.control {
         Some(path) => {
             let stopper = server.stopper();
-            let control = Control::start(board.clone(), path, move || stopper.stop());
+            let commanded = board.clone();
+            let control = Control::start(
+                path,
+                move |line: &str| control::command(&commanded, line),
+                move || stopper.stop(),
+            );
             Some(control.with_context(|| format!("cannot listen at {}", path.display()))?)
         }
         None => None,
