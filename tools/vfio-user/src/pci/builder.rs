@@ -243,6 +243,14 @@ impl ConfigBuilder {
         self
     }
 
+    /// The interrupt pin that the function uses: 1 is INTA#, up to 4 (7.5.1.1.13). Without this it
+    /// uses none.
+    #[must_use]
+    pub fn interrupt_pin(mut self, pin: u8) -> Self {
+        self.table.initial[reg::INTERRUPT_PIN] = pin;
+        self
+    }
+
     /// Adds the power management capability (7.5.2), version 3, without PME.
     #[must_use]
     pub fn power_management(mut self, power: PmCaps) -> Self {

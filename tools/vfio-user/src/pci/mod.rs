@@ -67,6 +67,7 @@ mod reg {
     pub(super) const SUBSYSTEM: usize = 0x2e;
     pub(super) const CAPABILITIES: usize = 0x34;
     pub(super) const INTERRUPT_LINE: usize = 0x3c;
+    pub(super) const INTERRUPT_PIN: usize = 0x3d;
     /// Where the header ends and capabilities may start.
     pub(super) const HEADER_END: usize = 0x40;
     /// Where extended capabilities start.
