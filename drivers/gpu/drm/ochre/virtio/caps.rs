@@ -244,8 +244,7 @@ impl Found {
             cap::SHARED_MEMORY => {
                 let region = capability.region64(bars, 0, SHARED_ALIGN)?;
                 let id = capability.read8(cap::WHICH);
-                let known = self.shared.iter().flatten().any(|(which, _)| *which == id);
-                if region.len != 0 && !known {
+                if region.len != 0 {
                     if let Some(free) = self.shared.iter_mut().find(|entry| entry.is_none()) {
                         *free = Some((id, region));
                     }
@@ -273,11 +272,7 @@ pub(super) fn bar_sizes(config: &impl Config, len: impl Fn(u32) -> u64) -> BarSi
 
 /// Walks through the capabilities.
 pub(super) fn walk(config: &impl Config, bars: &BarSizes) -> Result<Layout, CapsError> {
-    let status = config.read16(pci::STATUS.offset());
-    if status == u16::MAX {
-        return Err(CapsError::Gone);
-    }
-    if status & pci::STATUS_CAP_LIST == 0 {
+    if config.read16(pci::STATUS.offset()) & pci::STATUS_CAP_LIST == 0 {
         return Err(CapsError::None);
     }
 

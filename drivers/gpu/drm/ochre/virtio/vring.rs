@@ -387,8 +387,8 @@ impl<M: RingMemory> Vring<M> {
         }
     }
 
-    /// Asks for an interrupt when the device has done with `after` chains more than were popped.
-    /// Returns whether it has already: then there may be no interrupt.
+    /// Asks for an interrupt when the device has done with `after` chains more than were popped, at
+    /// least 1. Returns whether it has already: then there may be no interrupt.
     pub(super) fn arm(&mut self, after: u16) -> bool {
         let after = after.max(1);
         if self.event_idx {

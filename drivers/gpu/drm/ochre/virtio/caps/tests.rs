@@ -188,7 +188,8 @@ mod suite {
         let mut space = Space::qemu();
         // Everything that is free holds a capability of somebody else.
         let mut next = space.read8(pci::CAP_POINTER.offset());
-        for at in (0xb8..pci::CAP_END).step_by(4) {
+        let free = (pci::CAP_FIRST..COMMON_AT).chain(0xb8..pci::CAP_END);
+        for at in free.step_by(4) {
             space.put(at, &[1, next]);
             next = at as u8;
         }
