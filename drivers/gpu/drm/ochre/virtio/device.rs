@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! [`Device`]: a virtio-gpu from probe until the last file is closed, and how commands get to it.
+
+use kernel::{
+    device,
+    impl_has_delayed_work,
+    new_delayed_work,
+    new_mutex,
+    new_spinlock_irq,
+    pci,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::{
+            Acquire,
+            Atomic,
+            AtomicFlag,
+            Full,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        Mutex,
+        SetOnce,
+        SpinLockIrq, //
+    },
+    workqueue::DelayedWork, //
+};
+
+use super::{
+    buffers::{
+        Buffers,
+        DmaBuf, //
+    },
+    control::{
+        memory::DmaRecords,
+        queue::{
+            Batch,
+            Hardware,
+            Phase,
+            Queue, //
+        },
+        CleanupNode,
+        Command,
+        Reply,
+        Room, //
+    },
+    driver::Driver,
+    fences::{
+        self,
+        Timeline, //
+    },
+    ids::{
+        self,
+        Ids, //
+    },
+    irq::{
+        Events,
+        Vectors, //
+    },
+    keep::Keep,
+    transport::{
+        Notify,
+        Transport, //
+    },
+    vring::DmaMemory,
+    watchdog::Watchdog,
+    wire, //
+};
+pub(super) use super::{
+    features::Caps,
+    wire::CapsetInfo, //
+};
+use crate::ext::{
+    dma_fence::{
+        self,
+        Fence,
+        FenceRef, //
+    },
+    drm_drv::RegisteredDevice,
+    wait::{
+        new_wait_queue,
+        WaitQueue, //
+    },
+    workqueue::{
+        OwnedQueue,
+        QueueFlags, //
+    }, //
+};
+
+/// The queue of commands; the other one is for cursors, which this driver does not show.
+pub(super) const CONTROL_QUEUE: u16 = 0;
+/// Most commands that one reservation is for.
+const ROOM_MAX: usize = 8;
+/// How often one call collects answers before the worker goes on.
+const ROUNDS_MAX: usize = 64;
+
+/// How many things one call drops before the worker goes on.
+const DEAD_MAX: usize = 4096;
+
+/// The control queue of a device.
+pub(super) type Control = Queue<DmaMemory, DmaRecords, Keep>;
+
+/// What probe finds out before there is a [`Device`].
+pub(super) struct Parts {
+    pub(super) pdev: ARef<pci::Device>,
+    pub(super) dev: ARef<device::Device>,
+    pub(super) transport: Arc<Transport>,
+    /// The features that were taken.
+    pub(super) features: u64,
+    pub(super) caps: Caps,
+    pub(super) hardware: KBox<Hardware<DmaMemory, DmaRecords>>,
+    /// How many records there are.
+    pub(super) records: usize,
+    pub(super) buffers: Arc<Buffers>,
+    /// For the watchdog's questions.
+    pub(super) ping: Arc<Reply>,
+    pub(super) timeout_ms: u32,
+}
+
+/// A virtio-gpu.
+#[pin_data]
+pub(super) struct Device {
+    pub(super) pdev: ARef<pci::Device>,
+    dev: ARef<device::Device>,
+    pub(super) transport: Arc<Transport>,
+    pub(super) features: u64,
+    caps: Caps,
+    capsets: SetOnce<KVec<CapsetInfo>>,
+    resource_ids: Ids<ids::Resource>,
+    context_ids: Ids<ids::Context>,
+    buffers: Arc<Buffers>,
+    timeline: Timeline,
+
+    /// Guards all that is in flight. Inside it only the pool of payloads is locked, and what
+    /// [`Kept::done`](super::control::Kept::done) locks. Fences are signalled without it.
+    #[pin]
+    pub(super) queue: SpinLockIrq<Control>,
+    /// Tasks that wait for room.
+    #[pin]
+    pub(super) room: WaitQueue,
+    /// The queue's, to be read without its lock.
+    pub(super) generation: Atomic<u64>,
+    /// There is no device to talk to any more.
+    pub(super) gone: AtomicFlag,
+    /// The device has to be notified.
+    notify_due: AtomicFlag,
+    pub(super) notify: SetOnce<Notify>,
+    pub(super) vectors: SetOnce<Vectors>,
+
+    /// Signalled when there is nothing to wait for any more. A leaf.
+    #[pin]
+    pub(super) gone_fence: Mutex<Option<Fence>>,
+    gone_ref: FenceRef,
+    /// The device as programs see it, while it is registered. A leaf.
+    #[pin]
+    pub(super) registered: Mutex<Option<RegisteredDevice<Driver>>>,
+
+    /// What the worker knows; only it takes this, and the queue's lock inside.
+    #[pin]
+    pub(super) watchdog: Mutex<Watchdog>,
+    pub(super) workers: OwnedQueue,
+    #[pin]
+    watch: DelayedWork<Device, 0>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, 0> for Device { self.watch }
+}
+
+/// What a task that wants room finds.
+enum Attempt {
+    /// Room, in this generation.
+    Room(u64),
+    Gone,
+    /// There is something to drop first.
+    Tidy,
+    Wait,
+}
+
+impl Device {
+    /// Makes the driver's side of a device that is not set up yet.
+    pub(super) fn new(parts: Parts) -> Result<Arc<Self>> {
+        let Parts {
+            pdev,
+            dev,
+            transport,
+            features,
+            caps,
+            hardware,
+            records,
+            buffers,
+            ping,
+            timeout_ms,
+        } = parts;
+        let queue = Control::new(hardware, records)?;
+        let gone_fence =
+            Fence::prealloc(GFP_KERNEL)?.init(fences::NAME, dma_fence::context_alloc(1), 1);
+        let gone_ref = gone_fence.reference();
+        let timeline = Timeline::new(dma_fence::context_alloc(1));
+        let resource_ids = Ids::new()?;
+        let context_ids = Ids::new()?;
+        let workers = OwnedQueue::new(c"ochre_virtio", QueueFlags::ORDERED.for_reclaim())?;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                pdev,
+                dev,
+                transport,
+                features,
+                caps,
+                capsets: SetOnce::new(),
+                resource_ids,
+                context_ids,
+                buffers,
+                timeline,
+                generation: Atomic::new(queue.generation()),
+                queue <- new_spinlock_irq!(queue, "ochre_virtio_queue"),
+                room <- new_wait_queue!("ochre_virtio_room"),
+                gone: AtomicFlag::new(false),
+                notify_due: AtomicFlag::new(false),
+                notify: SetOnce::new(),
+                vectors: SetOnce::new(),
+                gone_fence <- new_mutex!(Some(gone_fence), "ochre_virtio_gone"),
+                gone_ref,
+                registered <- new_mutex!(None, "ochre_virtio_registered"),
+                watchdog <- new_mutex!(Watchdog::new(timeout_ms, ping), "ochre_virtio_watchdog"),
+                workers,
+                watch <- new_delayed_work!("ochre_virtio_watch"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The device, for messages.
+    pub(super) fn dev(&self) -> &device::Device {
+        &self.dev
+    }
+
+    /// What programs can have of it.
+    pub(super) fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    /// Its capability sets, in the order in which it has them.
+    pub(super) fn capsets(&self) -> &[CapsetInfo] {
+        self.capsets.as_ref().map_or(&[], |capsets| capsets)
+    }
+
+    /// Takes note of the capability sets, once.
+    pub(super) fn set_capsets(&self, capsets: KVec<CapsetInfo>) {
+        self.capsets.populate(capsets);
+    }
+
+    /// The ids of its capability sets, a bit for each.
+    pub(super) fn capset_mask(&self) -> u64 {
+        let bits = self.capsets().iter().map(|info| 1u64 << (info.id & 63));
+        bits.fold(0, |mask, bit| mask | bit)
+    }
+
+    /// [`ENODEV`] once there is no device to talk to.
+    pub(super) fn check(&self) -> Result {
+        if self.gone.load(Acquire) {
+            return Err(ENODEV);
+        }
+        Ok(())
+    }
+
+    /// How often it was set up. What was made in an earlier generation is lost.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
+    /// Numbers of resources.
+    pub(super) fn resource_ids(&self) -> &Ids<ids::Resource> {
+        &self.resource_ids
+    }
+
+    /// Numbers of contexts.
+    pub(super) fn context_ids(&self) -> &Ids<ids::Context> {
+        &self.context_ids
+    }
+
+    /// Memory for payloads.
+    pub(super) fn buffers(&self) -> &Arc<Buffers> {
+        &self.buffers
+    }
+
+    /// A fence that is signalled when there is nothing to wait for any more.
+    pub(super) fn gone_fence(&self) -> FenceRef {
+        self.gone_ref.clone()
+    }
+
+    /// The order of all commands that name no ring.
+    pub(super) fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// Memory for a payload; enters the device if the pool has none. [`ENOMEM`], [`E2BIG`],
+    /// [`ENODEV`].
+    pub(super) fn alloc(&self, len: usize) -> Result<DmaBuf> {
+        if let Some(found) = self.buffers.pooled(len) {
+            return Ok(found);
+        }
+        let registered = self.registered.lock().clone().ok_or(ENODEV)?;
+        let guard = registered.enter().ok_or(ENODEV)?;
+        guard.registration_data_with(|bound| self.buffers.alloc(bound.dev, len))
+    }
+
+    fn attempt(&self, count: usize) -> Attempt {
+        let mut queue = self.queue.lock();
+        match queue.phase() {
+            Phase::Gone => Attempt::Gone,
+            Phase::Running if queue.take_room(count) => Attempt::Room(queue.generation()),
+            Phase::Running if queue.has_dead() => Attempt::Tidy,
+            Phase::Running | Phase::Resetting => Attempt::Wait,
+        }
+    }
+
+    /// Waits, interruptibly, until `count` commands may be sent, at most 8. Waits out a reset.
+    ///
+    /// [`ERESTARTSYS`]; [`ENODEV`]; [`EINVAL`]: that is too many. No lock may be held that is taken
+    /// when a command is over and what it kept is dropped.
+    pub(super) fn reserve(self: &Arc<Self>, count: usize) -> Result<Room<'_>> {
+        if count > ROOM_MAX {
+            return Err(EINVAL);
+        }
+        let mut attempt = self.attempt(count);
+        if !matches!(attempt, Attempt::Room(_)) {
+            attempt = self.wait_for_room(count)?;
+        }
+        match attempt {
+            Attempt::Room(generation) => Ok(Room {
+                device: self,
+                left: count,
+                generation,
+            }),
+            _ => Err(ENODEV),
+        }
+    }
+
+    #[cold]
+    fn wait_for_room(self: &Arc<Self>, count: usize) -> Result<Attempt> {
+        self.drain();
+        self.queue.lock().wait_for_room(true);
+        let outcome = loop {
+            let mut attempt = Attempt::Wait;
+            let waited = self.room.wait_interruptible(None, || {
+                attempt = self.attempt(count);
+                !matches!(attempt, Attempt::Wait)
+            });
+            match (waited, attempt) {
+                (_, Attempt::Tidy) => self.tidy(),
+                (_, attempt @ (Attempt::Room(_) | Attempt::Gone)) => break Ok(attempt),
+                (Err(error), Attempt::Wait) => break Err(error),
+                (Ok(_), Attempt::Wait) => {}
+            }
+        };
+        self.queue.lock().wait_for_room(false);
+        outcome
+    }
+
+    /// Gives back room, and shows the device what was sent.
+    pub(super) fn give_back_room(self: &Arc<Self>, count: usize) {
+        let mut queue = self.queue.lock();
+        queue.give_room(count);
+        let (notify, waits) = (queue.publish(), queue.is_waited_for());
+        drop(queue);
+        if notify {
+            self.notify_due.store(true, Release);
+        }
+        if waits {
+            self.room.wake_all();
+        }
+    }
+
+    /// Sends a command behind all earlier ones, in the generation of the room. Returns its fence.
+    /// With the last command that there is room for, all become visible to the device, which is
+    /// notified by [`Self::flush`].
+    ///
+    /// Cannot fail: what is not sent ends with [`EIO`] or [`ENODEV`].
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        room: &mut Room<'_>,
+        command: Command<'_>,
+    ) -> Option<FenceRef> {
+        if kernel::warn_on!(room.left == 0) {
+            return None;
+        }
+        room.left -= 1;
+        let mut queue = self.queue.lock();
+        let fence = queue.submit(room.generation, command);
+        let notify = room.left == 0 && queue.publish();
+        let gone = queue.phase() == Phase::Gone;
+        let hot = queue.take_hot();
+        if queue.take_unwatched() {
+            self.watch_soon();
+        }
+        drop(queue);
+        if notify {
+            self.notify_due.store(true, Release);
+        }
+        if hot {
+            self.drain();
+        }
+        if gone {
+            // Nobody else will.
+            self.tidy();
+        }
+        fence
+    }
+
+    /// Sends what must not fail, behind all earlier commands, to the device of `generation`; after a
+    /// reset there is nothing to clean up. Atomic.
+    pub(super) fn submit_cleanup(
+        self: &Arc<Self>,
+        node: CleanupNode,
+        generation: u64,
+        request: wire::Request,
+        keep: Option<Keep>,
+    ) {
+        let mut queue = self.queue.lock();
+        queue.submit_cleanup(node, generation, request, keep);
+        let notify = queue.publish();
+        let gone = queue.phase() == Phase::Gone;
+        let hot = queue.take_hot();
+        if queue.take_unwatched() {
+            self.watch_soon();
+        }
+        drop(queue);
+        if notify {
+            self.notify_due.store(true, Release);
+        }
+        if hot {
+            self.drain();
+        }
+        if gone {
+            // Nobody else will.
+            self.tidy();
+        }
+    }
+
+    /// Notifies the device of what was sent, if it wants to know. Once for each ioctl is enough, and
+    /// best when no lock is held, since it may take long.
+    pub(super) fn flush(&self) {
+        if self.notify_due.load(Relaxed) && self.notify_due.xchg(false, Full) {
+            self.ring_bell();
+        }
+    }
+
+    pub(super) fn ring_bell(&self) {
+        if let Some(notify) = self.notify.as_ref() {
+            // A device that is gone needs no notification.
+            let _ = self.transport.notify(notify);
+        }
+    }
+
+    /// Takes what the device has answered by now, also if nobody has asked for an interrupt.
+    pub(super) fn reap(self: &Arc<Self>) {
+        self.drain();
+    }
+
+    /// Takes all answers and tells whoever wants to know. In any context, with no lock held.
+    pub(super) fn drain(self: &Arc<Self>) {
+        let mut batch = Batch::new();
+        let mut queue = self.queue.lock();
+        if !queue.start_collecting() {
+            return;
+        }
+        for round in 1.. {
+            let more = queue.collect(&mut batch);
+            if !batch.is_empty() {
+                drop(queue);
+                batch.signal();
+                queue = self.queue.lock();
+            }
+            let enough = round == ROUNDS_MAX;
+            if (enough || !more) && queue.stop_collecting(enough) {
+                if queue.phase() == Phase::Running && (enough || queue.broken().is_some()) {
+                    self.watch_now();
+                }
+                break;
+            }
+        }
+        let (notify, waits) = (queue.publish(), queue.is_waited_for());
+        drop(queue);
+        if notify {
+            self.ring_bell();
+        }
+        if waits {
+            self.room.wake_all();
+        }
+    }
+
+    /// Drops what commands kept alive that are over. In process context, with no lock held that such
+    /// a drop takes.
+    pub(super) fn tidy(self: &Arc<Self>) {
+        for _ in 0..DEAD_MAX {
+            let dead = self.queue.lock().take_dead();
+            if dead.is_none() {
+                break;
+            }
+        }
+        let mut queue = self.queue.lock();
+        let (notify, waits) = (queue.publish(), queue.is_waited_for());
+        drop(queue);
+        if notify {
+            self.ring_bell();
+        }
+        if waits {
+            self.room.wake_all();
+        }
+    }
+}
+
+/// Who hears the interrupts of a device.
+pub(super) struct Ears(pub(super) Arc<Device>);
+
+impl Events for Ears {
+    fn on_control_irq(&self) -> bool {
+        self.0.drain();
+        false
+    }
+
+    fn on_control_thread(&self) {}
+
+    fn on_config_change(&self) {
+        self.0.on_config_change();
+    }
+}
