@@ -9,7 +9,7 @@
 	test-static test-setup test-board kunit format test-vm test-guest speed bench bench-document clean distclean
 
 # Settings may hold a dollar sign, which is the guest's shell's and not make's.
-SETTINGS := CMD SHARE BOARD BOARD_ARGS QEMU_ARGS MODULE MODULE_ARGS KERNEL_ARGS MEM SMP TIMEOUT LOG
+SETTINGS := CMD SHARE BOARD BOARD_ARGS DRIVER QEMU_ARGS MODULE MODULE_ARGS KERNEL_ARGS MEM SMP TIMEOUT LOG
 $(foreach v,$(SETTINGS),$(if $(filter-out undefined,$(origin $(v))),$(eval override $(v) := $$(value $(v)))))
 export $(SETTINGS) KDIR KSRC JOBS
 
@@ -22,7 +22,7 @@ run: setup ## set everything up, boot, run the samples: the main job with its re
 	@tools/setup/stage
 	@tools/vm/run CMD=/ochre/guest/main-job
 
-vm: setup ## a shell in the guest; CMD='…' SHARE=dir BOARD=og1 QEMU_ARGS='…' BOARD_ARGS='…' TIMEOUT=s
+vm: setup ## a shell in the guest; CMD='…' SHARE=dir BOARD=og1|virtio DRIVER=ochre|c QEMU_ARGS='…' TIMEOUT=s
 	@tools/setup/stage
 	@tools/vm/run
 
@@ -87,6 +87,10 @@ board samples: setup ## the board (build/target/release/og1); the samples
 
 stage: setup ## all that the guest sees at /ochre, in build/stage
 	@tools/setup/stage
+
+.PHONY: bind_install
+bind_install: ## install ochre-bind; RULE=1 also the udev rule that gives each virtio-gpu to ochre.ko
+	@tools/bind/install
 
 ##@ Tidy up
 
