@@ -62,6 +62,11 @@ bench-document: setup ## put the figures of `make bench` into the documentation;
 	@tools/setup/stage board
 	@tools/bench/document
 
+.PHONY: test-mesa
+test-mesa: setup ## stock Mesa on virtio-gpu, Ochre beside the kernel's driver; SHORT=1, PIGLIT=quick_gl, DOC=1
+	@tools/setup/stage
+	@tools/testing/mesa $(if $(filter 1,$(SHORT)),--short) $(T)
+
 format: setup ## format all Rust as the checks want it
 	@tools/testing/static --format
 
