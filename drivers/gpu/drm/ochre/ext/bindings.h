@@ -11,6 +11,7 @@
 #include <linux/dma-fence-unwrap.h>
 #include <linux/shmem_fs.h>
 #include <linux/sync_file.h>
+#include <linux/virtio_dma_buf.h>
 #include <drm/drm_auth.h>
 #include <drm/drm_print.h>
 #include <drm/drm_syncobj.h>

@@ -47,7 +47,8 @@ use kernel::{
 use super::{
     dma_resv::DmaResv,
     sys,
-    table::StaticTable, //
+    table::StaticTable,
+    virtio_dma_buf, //
 };
 
 mod array;
@@ -85,7 +86,7 @@ pub(crate) use self::{
 pub(crate) struct ObjectTable {
     funcs: StaticTable<Funcs>,
     /// Their address tells our dma-bufs from those of others.
-    dma_buf_ops: StaticTable<bindings::dma_buf_ops>,
+    dma_buf_ops: StaticTable<virtio_dma_buf::Ops>,
 }
 
 impl ObjectTable {
@@ -154,6 +155,16 @@ where
     /// Runs with the device's `object_name_lock` held. An error refuses it.
     fn export(_obj: &Object<Self>) -> Result {
         Ok(())
+    }
+
+    /// Whether other virtio devices know dma-bufs of the objects by their UUID.
+    const VIRTIO_DMA_BUF: bool = false;
+
+    /// The UUID of the object, for [`Self::VIRTIO_DMA_BUF`].
+    ///
+    /// May wait, interruptibly. Returns [`ENODEV`] if the object has none.
+    fn uuid(_obj: &Object<Self>) -> Result<[u8; 16]> {
+        Err(ENODEV)
     }
 
     /// Where the object counts in `fdinfo`. Called with a spinlock held.

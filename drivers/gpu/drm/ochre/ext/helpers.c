@@ -10,6 +10,7 @@
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/swap.h>
+#include <linux/virtio_dma_buf.h>
 #include <linux/vmalloc.h>
 
 #include <drm/drm_device.h>
@@ -229,6 +230,18 @@ void ochre_gem_unmap(struct drm_gem_object *obj)
 void ochre_dma_buf_get(struct dma_buf *dma_buf)
 {
 	get_dma_buf(dma_buf);
+}
+
+/*
+ * Weak, since the module that has it is not needed. Its address is taken from data,
+ * where no relocation is too far from 0.
+ */
+extern __weak typeof(virtio_dma_buf_attach) virtio_dma_buf_attach;
+static ochre_dma_buf_attach_t virtio_attach = virtio_dma_buf_attach;
+
+ochre_dma_buf_attach_t ochre_virtio_dma_buf_attach(void)
+{
+	return READ_ONCE(virtio_attach);
 }
 
 bool ochre_sgtable_needs_sync(struct device *dev, struct sg_table *table)

@@ -84,6 +84,12 @@ void ochre_gem_unmap(struct drm_gem_object *obj);
 /* linux/dma-buf.h */
 void ochre_dma_buf_get(struct dma_buf *dma_buf);
 
+/* linux/virtio_dma_buf.h */
+typedef int (*ochre_dma_buf_attach_t)(struct dma_buf *dma_buf,
+				      struct dma_buf_attachment *attach);
+
+ochre_dma_buf_attach_t ochre_virtio_dma_buf_attach(void);
+
 /* linux/dma-mapping.h, linux/scatterlist.h */
 bool ochre_sgtable_needs_sync(struct device *dev, struct sg_table *table);
 void ochre_sync_sgtable_for_device(struct device *dev, struct sg_table *table,

@@ -48,7 +48,8 @@ use crate::ext::{
     },
     drm_drv::DriverExt,
     pci::WindowRange,
-    sys, //
+    sys,
+    virtio_dma_buf, //
 };
 
 /// What others get of an object.
@@ -153,9 +154,12 @@ where
 {
     // SAFETY: Called for an object with the table of `T`, which has a handle.
     let obj = unsafe { Object::<T>::from_raw(raw) };
-    let ops = T::export(obj).and_then(|()| T::table().dma_buf_ops.get_or_fill(dma_buf_ops::<T>));
+    let ops = T::export(obj).and_then(|()| {
+        let table = &T::table().dma_buf_ops;
+        table.get_or_fill(|| virtio_dma_buf::extend::<T>(dma_buf_ops::<T>()))
+    });
     let ops = match ops {
-        Ok(ops) => ops,
+        Ok(ops) => &ops.ops,
         Err(error) => return error.to_ptr(),
     };
     // SAFETY: The object is valid and so is its device, whose driver's functions name the module that
@@ -307,7 +311,7 @@ pub(in crate::ext) unsafe extern "C" fn import<D: DriverExt>(
     // reference to. The operations are compared before the private pointer is looked at.
     unsafe {
         let own = <D::Bo as BoOps>::table().dma_buf_ops.get();
-        if own.is_some_and(|own| core::ptr::eq(own, (*dma_buf).ops)) {
+        if own.is_some_and(|own| core::ptr::eq(&own.ops, (*dma_buf).ops)) {
             let raw = (*dma_buf).priv_.cast::<bindings::drm_gem_object>();
             if (*raw).dev == dev {
                 bindings::drm_gem_object_get(raw);

@@ -156,6 +156,12 @@ impl BoOps for Bo {
         obj.pages.as_ref().map_or(Shared::Nothing, Shared::Pages)
     }
 
+    const VIRTIO_DMA_BUF: bool = true;
+
+    fn uuid(_obj: &Object<Self>) -> Result<[u8; 16]> {
+        Ok(*b"0123456789abcdef")
+    }
+
     fn export(obj: &Object<Self>) -> Result {
         obj.exports.add(1, Relaxed);
         Ok(())
@@ -193,7 +199,7 @@ pub(in crate::ext) fn with_device<R>(
 }
 
 /// An object with memory.
-fn object(
+pub(in crate::ext) fn object(
     drm: &drm::Device<Driver>,
     dev: &device::Device<device::Bound>,
     pages: usize,
@@ -206,7 +212,7 @@ fn object(
 }
 
 /// A dma-buf of `obj`.
-fn dma_buf_of(obj: &Object<Bo>) -> Result<ARef<DmaBuf>> {
+pub(in crate::ext) fn dma_buf_of(obj: &Object<Bo>) -> Result<ARef<DmaBuf>> {
     let raw = obj.as_raw();
     // SAFETY: The object is valid and its table has the function.
     let buf = unsafe { (*(*raw).funcs).export.ok_or(EINVAL)?(raw, 0) };
