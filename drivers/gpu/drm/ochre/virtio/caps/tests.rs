@@ -188,10 +188,11 @@ mod suite {
         let mut space = Space::qemu();
         // Everything that is free holds a capability of somebody else.
         let mut next = space.read8(pci::CAP_POINTER.offset());
-        let free = (pci::CAP_FIRST..COMMON_AT).chain(0xb8..pci::CAP_END);
-        for at in free.step_by(4) {
-            space.put(at, &[1, next]);
-            next = at as u8;
+        for free in [pci::CAP_FIRST..COMMON_AT, 0xb8..pci::CAP_END] {
+            for at in free.step_by(4) {
+                space.put(at, &[1, next]);
+                next = at as u8;
+            }
         }
         space.put(pci::CAP_POINTER.offset(), &[next]);
         assert!(space.walk().is_ok());
