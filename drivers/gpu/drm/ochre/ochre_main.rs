@@ -17,12 +17,15 @@ mod ext;
 mod gpu;
 mod hal;
 mod og1;
+mod virtio;
 
 /// The module.
 #[pin_data]
 struct Ochre {
     #[pin]
     _og1: driver::Registration<ext::pci::Adapter<og1::Driver>>,
+    #[pin]
+    _virtio: driver::Registration<ext::pci::Adapter<virtio::Driver>>,
     /// Last, so that it is dropped when nothing of the module is registered any more.
     _ext: ext::ModuleGuard,
 }
@@ -33,6 +36,7 @@ impl InPlaceModule for Ochre {
             // First: the drivers use what it opens.
             _ext: ext::ModuleGuard::new()?,
             _og1 <- driver::Registration::new(c"ochre", module),
+            _virtio <- driver::Registration::new(c"ochre_virtio", module),
         })
     }
 }
@@ -43,17 +47,27 @@ fn timeout_ms() -> u32 {
     asked.clamp(1, gpu::TIMEOUT_MAX_MS)
 }
 
+/// The module parameter `virtio_timeout_ms`, within reason.
+fn virtio_timeout_ms() -> u32 {
+    let asked = module_parameters::virtio_timeout_ms.value();
+    asked.clamp(100, 24 * 60 * 60 * 1000)
+}
+
 module! {
     type: Ochre,
     name: "ochre",
     authors: ["The Ochre authors"],
-    description: "GPU driver for og1 boards",
+    description: "GPU driver for og1 boards and virtio-gpu",
     license: "GPL v2",
     firmware: ["ochre/og1.bin"],
     params: {
         timeout_ms: u32 {
             default: 2000,
             description: "Board time without progress after which a queue is reset, in ms",
+        },
+        virtio_timeout_ms: u32 {
+            default: 20000,
+            description: "Time without an answer after which a virtio-gpu is reset, in ms",
         },
     },
 }

@@ -76,7 +76,8 @@ use crate::ext::{
     dma_fence::{
         self,
         Fence,
-        FenceRef, //
+        FenceRef,
+        WantSignal, //
     },
     drm_drv::RegisteredDevice,
     wait::{
@@ -522,9 +523,21 @@ impl Events for Ears {
         false
     }
 
+    // The worker does what takes longer.
     fn on_control_thread(&self) {}
 
     fn on_config_change(&self) {
         self.0.on_config_change();
+    }
+}
+
+impl WantSignal for Ears {
+    fn wanted(&self, cookie: u64) {
+        let mut queue = self.0.queue.lock();
+        queue.want_cookie(cookie);
+        // What is there already has to be collected by somebody who may signal fences.
+        if queue.take_hot() && queue.phase() != Phase::Gone {
+            self.0.watch_now();
+        }
     }
 }

@@ -230,6 +230,7 @@ fn attach<'bound>(
     let interrupts =
         unsafe { Interrupts::register(pdev, &device.transport, &ears, CONTROL_QUEUE)? };
     device.vectors.populate(interrupts.vectors());
+    device.listen(ears);
     device.start()?;
     let capsets = read_capsets(pdev, device)?;
     device.set_capsets(capsets);

@@ -21,6 +21,7 @@ use super::{
     control::queue::Phase,
     device::{
         Device,
+        Ears,
         CONTROL_QUEUE, //
     },
     features::config,
@@ -178,10 +179,21 @@ impl Device {
     /// What an interrupt handler was telling at that moment is dropped by [`Self::settle`].
     pub(super) fn unplug(self: &Arc<Self>) {
         self.end(false);
-        let hardware = self.queue.lock().take_hardware();
+        let (hardware, ears) = {
+            let mut queue = self.queue.lock();
+            (queue.take_hardware(), queue.set_maker(None))
+        };
         drop(hardware);
+        drop(ears);
         self.buffers().clear();
         *self.registered.lock() = None;
+    }
+
+    /// Lets `ears` know from now on when somebody waits for a fence. They have a reference to the
+    /// device, until [`Self::unplug`].
+    pub(super) fn listen(&self, ears: Arc<Ears>) {
+        let before = self.queue.lock().set_maker(Some(ears));
+        drop(before);
     }
 
     /// Drops what is left, when no interrupt handler runs any more.

@@ -108,6 +108,8 @@ pub(super) fn ioctl(
     }
     let obj = BoObject::lookup_handle(file, args.handle)?;
     let idle = if args.flags & uapi::VIRTGPU_WAIT_NOWAIT != 0 {
+        // Nobody has waited, so nobody may have looked for the answer.
+        device.reap();
         obj.resv().is_signaled(Usage::Read)
     } else {
         let timeout = time::msecs_to_jiffies(limits::WAIT_SECONDS * 1000);

@@ -28,7 +28,8 @@ use crate::{
     ext::{
         dma_fence::{
             Fence,
-            FenceRef, //
+            FenceRef,
+            WantSignal, //
         },
         drm_event::Event, //
     },
@@ -56,6 +57,8 @@ use crate::{
 
 /// Segments of the longest chain: request, payload, answer.
 pub(in crate::virtio) const SEGMENTS_MAX: usize = 1 + PIECES_MAX + 1;
+/// With one of so many places in use, answers are taken although nobody waits for them.
+const REAP_SHARE: usize = 8;
 /// Places in the ring that only [`Queue::ask`] uses, so that a ring full of fences does not look like
 /// a silent device.
 const KEPT_PLACES: usize = 1;
@@ -259,6 +262,8 @@ pub(in crate::virtio) struct Hardware<R: RingMemory, S> {
 /// The control queue.
 pub(in crate::virtio) struct Queue<R: RingMemory, S, K> {
     hardware: Option<KBox<Hardware<R, S>>>,
+    /// Who calls [`Self::want`] when somebody waits for a fence; with [`None`] somebody always does.
+    maker: Option<Arc<dyn WantSignal>>,
     phase: Phase,
     generation: u64,
     records: KVec<Record<K>>,
@@ -343,6 +348,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         Ok(Self {
             in_slot: KVec::from_elem(NONE, slots, GFP_KERNEL)?,
             hardware: Some(hardware),
+            maker: None,
             phase: Phase::Resetting,
             generation: 1,
             records,
@@ -380,6 +386,15 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
             watched: false,
             urgent: false,
         })
+    }
+
+    /// From now on `maker` is told when somebody waits for a fence. Returns who was before, which is
+    /// to be dropped without the lock.
+    pub(in crate::virtio) fn set_maker(
+        &mut self,
+        maker: Option<Arc<dyn WantSignal>>,
+    ) -> Option<Arc<dyn WantSignal>> {
+        core::mem::replace(&mut self.maker, maker)
     }
 
     /// Whether there is a device.
@@ -501,8 +516,6 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
 
     /// Puts a command, for which there is room in `generation`, behind all others. Returns its
     /// fence. What the device does not get is over at once, to be collected.
-    ///
-    /// `wake`: somebody will wait for it.
     pub(in crate::virtio) fn submit(
         &mut self,
         generation: u64,
@@ -523,6 +536,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
 
         let mut seen = None;
         let mut plain = true;
+        let mut wanted = reply.is_some();
         let (mut fence, mut event) = (None, None);
         if let Some(arg) = arg {
             let FenceArg {
@@ -532,7 +546,17 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
                 event: given,
                 on_response,
             } = arg;
-            let made = slot.init(fences::NAME, timeline.context(), timeline.next_seqno());
+            let (context, seqno) = (timeline.context(), timeline.next_seqno());
+            let made = match &self.maker {
+                Some(maker) => {
+                    let cookie = cookie(index, order);
+                    slot.init_on_demand(fences::NAME, context, seqno, maker.clone(), cookie)
+                }
+                None => {
+                    wanted = true;
+                    slot.init(fences::NAME, context, seqno)
+                }
+            };
             seen = Some(made.reference());
             fence = Some(made);
             event = given;
@@ -543,7 +567,6 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
                 request.set_fence(self.last_fence, ring);
             }
         }
-        let wanted = fence.is_some() || reply.is_some();
         if let Some(record) = self.record(index) {
             *record = Record {
                 state: State::Staged,
@@ -735,15 +758,22 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         let Some(hardware) = &mut self.hardware else {
             return false;
         };
-        // Before somebody waits in vain for a place.
-        if usize::from(hardware.ring.in_flight()) * 4 > hardware.ring.slots() * 3 {
+        // Whoever sends much takes the answers, so that there is always a place and payloads go back
+        // to their pool.
+        if self.in_flight * REAP_SHARE > hardware.ring.slots() {
             self.hot = true;
         }
         hardware.ring.publish()
     }
 
+    /// Somebody waits for the fence that was made with `cookie`.
+    pub(in crate::virtio) fn want_cookie(&mut self, cookie: u64) {
+        // CAST: The lowest 16 bits; see `cookie`.
+        self.want(cookie as Index, cookie >> Index::BITS);
+    }
+
     /// Somebody waits for the record, if it is the one that was number `order`.
-    pub(in crate::virtio) fn want(&mut self, index: Index, order: u64) {
+    fn want(&mut self, index: Index, order: u64) {
         let Some(record) = self.record(index) else {
             return;
         };
@@ -1109,6 +1139,11 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
     pub(in crate::virtio) fn ring(&self) -> Option<&Vring<R>> {
         self.hardware.as_ref().map(|hardware| &hardware.ring)
     }
+}
+
+/// Names a record for as long as a command is in it.
+fn cookie(index: Index, order: u64) -> u64 {
+    order << Index::BITS | u64::from(index)
 }
 
 impl<K> Record<K> {
