@@ -82,9 +82,9 @@ clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 # elsewhere. HOWFAR is a command (a shell function) that prints a few words, such as "312 of 1100
 # objects". What a later run does when this one is interrupted says AGAIN. When CMD fails for a
 # reason that has a known remedy, that is said and the script ends; else the end of its log is shown
-# and its status returned.
+# and its status returned. CMD ends with this script, also when that is killed.
 progress() {
-	local label=$1 log=$2 howfar=$3 pid start now next=2 status=0 tty='' said=''
+	local label=$1 log=$2 howfar=$3 pid alive start now next=2 status=0 tty='' said=''
 	shift 3
 	[ -t 2 ] && tty=1
 	mkdir -p "$(dirname "$log")"
@@ -92,6 +92,8 @@ progress() {
 	trap 'end_interrupted "$label" "$tty"' INT TERM HUP
 	"$@" >"$log" 2>&1 9>&- &
 	pid=$!
+	# Reads the end of the file, and no line, when this process is gone.
+	exec {alive}> >(exec 9>&- && read -r || kill -TERM $pid 2>/dev/null)
 	while kill -0 "$pid" 2>/dev/null; do
 		now=$((SECONDS - start))
 		if ((now >= next)); then
@@ -106,6 +108,8 @@ progress() {
 		sleep 0.2
 	done
 	wait "$pid" || status=$?
+	echo >&"$alive"
+	exec {alive}>&-
 	trap - INT TERM HUP
 	now=$((SECONDS - start))
 	if [ "$tty" ] && [ "$said" ]; then printf '\r\033[K' >&2; fi
@@ -121,7 +125,8 @@ progress() {
 end_interrupted() {
 	# shellcheck disable=SC2046 # numbers
 	kill -TERM $(jobs -p) 2>/dev/null || true
-	wait || true
+	# shellcheck disable=SC2046
+	wait $(jobs -p) 2>/dev/null || true
 	[ -z "$2" ] || printf '\r\033[K' >&2
 	say "$1: interrupted; the next run ${AGAIN:-goes on from here}"
 	exit 130
