@@ -6,12 +6,12 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test vm setup root kernel board module modules modules_install stage samples \
-	test-static test-setup test-board kunit format test-vm test-guest speed bench bench-document clean distclean
+	test-static test-setup test-board kunit format test-vm test-guest test-debug speed bench bench-document clean distclean
 
 # Settings may hold a dollar sign, which is the guest's shell's and not make's.
 SETTINGS := CMD SHARE BOARD BOARD_ARGS DRIVER QEMU_ARGS MODULE MODULE_ARGS KERNEL_ARGS MEM SMP TIMEOUT LOG
 $(foreach v,$(SETTINGS),$(if $(filter-out undefined,$(origin $(v))),$(eval override $(v) := $$(value $(v)))))
-export $(SETTINGS) KDIR KSRC JOBS
+export $(SETTINGS) KDIR KSRC KERNEL_DEBUG JOBS
 
 # Variables of the kernel's build that are passed on when they are given.
 KBUILD_SETTINGS = $(foreach v,CLIPPY W C V LLVM INSTALL_MOD_PATH,$(if $($(v)),$(v)=$($(v))))
@@ -50,6 +50,9 @@ test-vm: setup ## tests of `make vm` itself; T=part of a name
 test-guest: setup ## tests in booted guests; T=part of a name
 	@tools/setup/stage
 	@tools/testing/guest-tests $(T)
+
+test-debug: setup ## KUnit and guest tests on a kernel with KASAN and lockdep; T=part of a name
+	@tools/testing/debug-tests $(T)
 
 speed: setup ## the board's speed on this machine, beside what is asked of it
 	@tools/setup/in-root cargo run --quiet --release --locked --manifest-path tools/Cargo.toml -p og1 --example speed

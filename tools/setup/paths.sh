@@ -8,6 +8,9 @@
 #                 is keyed by a hash of what it is made from, so old and new live side by side.
 #   $BUILD        (build/ of this checkout): modules, programs, the KUnit kernel, logs.
 #
+# KERNEL_DEBUG=1 takes the debug kernel in the place of the base kernel. What is made for it stands
+# beside what is made for the base kernel, with $OF_KERNEL at the end of its name.
+#
 # Inside the root folder the same things stand at fixed paths, equal for every checkout, so that a
 # kernel built by one is good for all (tools/setup/in-root mounts them):
 #   /src/ochre  the checkout          /src/linux     the kernel's source, our folders laid over it
@@ -17,6 +20,12 @@
 
 OCHRE_CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ochre
 SETUP=$TOP/tools/setup
+case ${KERNEL_DEBUG-} in
+'' | 0) OF_KERNEL='' ;;
+1) OF_KERNEL=-debug ;;
+*) die "unknown KERNEL_DEBUG=$KERNEL_DEBUG: it is 1 (the debug kernel) or 0" ;;
+esac
+STAGE=$BUILD/stage$OF_KERNEL
 
 # The root folder.
 ROOT_SUITE=trixie
@@ -62,17 +71,29 @@ kernel_source_id() {
 	git -C "$KSRC" rev-parse HEAD 2>/dev/null || sed -n 2,5p "$KSRC/Makefile"
 }
 
-# What the fragments say, without their comments.
-kernel_options() { grep -hE '^(# )?CONFIG_' "$SETUP"/kernel.d/*.config; sed '/^#/d' "$SETUP/kernel.d/Kconfig"; }
+# The base kernel's configuration; the debug kernel has one file more.
+kernel_fragments() { cat "$SETUP"/kernel.d/*.config ${OF_KERNEL:+"$SETUP/kernel.d/debug"}; }
 
-# Sets KERNEL (the folder in the cache) and its parts.
+# What the fragments say, without their comments.
+kernel_options() { grep -hE '^(# )?CONFIG_' "$@"; sed '/^#/d' "$SETUP/kernel.d/Kconfig"; }
+
+# Sets KERNEL (the folder in the cache) and its parts, and KERNEL_TOOLS, with which every make for this
+# kernel is called.
 find_kernel() {
-	local source
+	local source base
 	[ -e "$ROOT/.complete" ] || die "the root folder is not there yet: run 'make setup'"
 	source=$(kernel_source_id)
 	KERNEL=$OCHRE_CACHE/kernel/$(key "$source" "$(package_version rustc)" \
-		"$(package_version gcc-14)" "$(kernel_options)" "$KERNEL_VERSION")
+		"$(package_version gcc-14)" "$(kernel_options "$SETUP"/kernel.d/*.config)" "$KERNEL_VERSION")
 	KERNEL_SRC=$KERNEL/src
+	KERNEL_TOOLS=()
+	if [ "$OF_KERNEL" ]; then
+		# The same source. Rust and KASAN go together only when C is compiled by clang.
+		base=$(basename "$KERNEL")
+		KERNEL=$OCHRE_CACHE/kernel/$base$OF_KERNEL-$(key "$(package_version clang-19)" \
+			"$(kernel_options "$SETUP/kernel.d/debug")")
+		KERNEL_TOOLS=(LLVM=1 CC=clang-19)
+	fi
 	KERNEL_BUILD=$KERNEL/build
 }
 

@@ -7,12 +7,13 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../setup/paths.sh"
 . "$SETUP/machine.sh"
 
-RESULTS=$BUILD/results
+# Whoever runs parts for a sum of his own names another folder.
+RESULTS=${OCHRE_RESULTS:-$BUILD/results}
 
-# result PART PASSED FAILED FILTER: notes the counts of a run without a filter; the status says
-# whether all that was run passed.
+# result PART PASSED FAILED FILTER: notes the counts, but not those of a run with a filter in the
+# place of the whole run's; the status says whether all that was run passed.
 result() {
-	if [ -z "$4" ]; then
+	if [ -z "$4" ] || [ -n "${OCHRE_RESULTS-}" ]; then
 		mkdir -p "$RESULTS"
 		printf '%d %d\n' "$2" "$3" >"$RESULTS/$1"
 	fi
