@@ -116,7 +116,7 @@ mod tests {
     use kernel::types::Opaque;
 
     use super::{
-        super::gem::tests::{
+        super::gem::test_driver::{
             with_device,
             Driver,
             File, //

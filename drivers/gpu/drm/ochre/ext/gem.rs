@@ -57,7 +57,9 @@ mod mapping;
 mod prime;
 mod sys_pages;
 #[cfg(CONFIG_KUNIT = "y")]
-pub(super) mod tests;
+pub(super) mod test_driver;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 
 pub(super) use prime::import;
 

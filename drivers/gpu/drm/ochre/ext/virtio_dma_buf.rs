@@ -80,7 +80,7 @@ where
 #[kunit_tests(ochre_ext_virtio_dma_buf)]
 mod tests {
     use super::{
-        super::gem::tests::{
+        super::gem::test_driver::{
             dma_buf_of,
             object,
             with_device, //
