@@ -17,6 +17,7 @@ use guest::raw;
 use guest::refuses;
 use guest::Desk;
 use guest::Errno;
+use guest::Foreign;
 use guest::Ledger;
 use guest::Outcome;
 use memmap2::MmapOptions;
@@ -111,11 +112,7 @@ fn wrong_gem_mmap_offset_is_refused() -> Outcome {
     let other = Gpu::open()?;
     let bo = Bo::new(&gpu, VRAM, 4096)?;
     let invisible = Bo::with_flags(&gpu, VRAM, 4096, 0)?;
-    // Numbers count up in each file, so this one is beyond ours.
-    let others: Vec<_> = (0..8)
-        .map(|_| Bo::new(&other, SYSTEM, 4096))
-        .collect::<Result<_, _>>()?;
-    let others = others.last().context("a BO")?.handle();
+    let others = Foreign::new(|| Bo::new(&other, SYSTEM, 4096), Bo::handle)?;
     let closed = {
         let bo = Bo::new(&gpu, SYSTEM, 4096)?;
         bo.handle()
@@ -132,7 +129,7 @@ fn wrong_gem_mmap_offset_is_refused() -> Outcome {
             ("last handle", &|m| m.handle = u32::MAX, Errno::ENOENT),
             (
                 "another file's handle",
-                &|m| m.handle = others,
+                &|m| m.handle = others.handle,
                 Errno::ENOENT,
             ),
             ("a closed handle", &|m| m.handle = closed, Errno::ENOENT),

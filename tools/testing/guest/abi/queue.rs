@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! QUEUE_CREATE, QUEUE_DESTROY and RESET_QUERY.
 
-use anyhow::ensure;
 use anyhow::Context;
 use guest::child;
-use guest::errno;
 use guest::ochre::abi::*;
 use guest::ochre::Gpu;
 use guest::ochre::Queue;
@@ -14,8 +12,10 @@ use guest::raw;
 use guest::refuses;
 use guest::refuses_arrays;
 use guest::refuses_by;
+use guest::until_enospc;
 use guest::Desk;
 use guest::Errno;
+use guest::Foreign;
 use guest::Ledger;
 use guest::Outcome;
 
@@ -54,15 +54,18 @@ fn prop(name: u32, value: u64) -> drm_ochre_queue_prop {
 fn wrong_queue_create_is_refused() -> Outcome {
     let (gpu, other) = (Gpu::open()?, Gpu::open()?);
     let vm = Vm::new(&gpu)?;
-    let others: Vec<_> = (0..8).map(|_| Vm::new(&other)).collect::<Result<_, _>>()?;
-    let others = others.last().context("a VM")?.handle();
+    let others = Foreign::new(|| Vm::new(&other), Vm::handle)?;
     let queue = refuses(
         &gpu,
         good(&vm),
         &[
             ("VM 0", &|q| q.vm = 0, Errno::ENOENT),
             ("last VM", &|q| q.vm = u32::MAX, Errno::ENOENT),
-            ("another file's VM", &|q| q.vm = others, Errno::ENOENT),
+            (
+                "another file's VM",
+                &|q| q.vm = others.handle,
+                Errno::ENOENT,
+            ),
             ("first flag", &|q| q.flags = 1, Errno::EINVAL),
             ("last flag", &|q| q.flags = 1 << 31, Errno::EINVAL),
             (
@@ -90,10 +93,20 @@ fn wrong_queue_create_is_refused() -> Outcome {
 
 /// Makes a queue with these properties and destroys it.
 fn create(gpu: &Gpu, vm: &Vm<'_>, props: &[drm_ochre_queue_prop]) -> Result<(), Errno> {
+    let stride = stride::<drm_ochre_queue_prop>();
+    create_by(gpu, vm, (pointer(props), count(props), stride))
+}
+
+/// The same, with an array of properties that may be a wrong one.
+fn create_by(
+    gpu: &Gpu,
+    vm: &Vm<'_>,
+    (props, prop_count, prop_stride): guest::Array,
+) -> Result<(), Errno> {
     let mut argument = drm_ochre_queue_create {
-        props: pointer(props),
-        prop_count: count(props),
-        prop_stride: stride::<drm_ochre_queue_prop>(),
+        props,
+        prop_count,
+        prop_stride,
         ..good(vm)
     };
     raw::call(gpu, &mut argument)?;
@@ -184,19 +197,7 @@ fn wrong_array_of_properties_is_refused() -> Outcome {
     let vm = Vm::new(&gpu)?;
     // Only one can be given of each, so more than one element is never right.
     refuses_arrays(&gpu, prop(DRM_OCHRE_QUEUE_TIMEOUT_MS, 1000), 1, &|array| {
-        let (props, prop_count, prop_stride) = array;
-        let mut argument = drm_ochre_queue_create {
-            props,
-            prop_count,
-            prop_stride,
-            ..good(&vm)
-        };
-        raw::call(&gpu, &mut argument)?;
-        let mut destroy = drm_ochre_queue_destroy {
-            queue: argument.queue,
-            pad: 0,
-        };
-        raw::call(&gpu, &mut destroy)
+        create_by(&gpu, &vm, array)
     })
 }
 
@@ -261,8 +262,8 @@ fn wrong_queue_destroy_is_refused() -> Outcome {
     let (gpu, other) = (Gpu::open()?, Gpu::open()?);
     let (vm, other_vm) = (Vm::new(&gpu)?, Vm::new(&other)?);
     let queue = Queue::new(&vm, DRM_OCHRE_ENGINE_COMPUTE)?;
-    let others = many_queues(&other_vm, 8)?;
-    let others = others.last().context("a queue")?.handle();
+    let new = || Queue::new(&other_vm, DRM_OCHRE_ENGINE_COPY);
+    let others = Foreign::new(new, Queue::handle)?;
     let good = drm_ochre_queue_destroy {
         queue: queue.handle(),
         pad: 0,
@@ -275,7 +276,7 @@ fn wrong_queue_destroy_is_refused() -> Outcome {
             ("last handle", &|q| q.queue = u32::MAX, Errno::ENOENT),
             (
                 "another file's handle",
-                &|q| q.queue = others,
+                &|q| q.queue = others.handle,
                 Errno::ENOENT,
             ),
             ("pad", &|q| q.pad = 1, Errno::EINVAL),
@@ -290,17 +291,12 @@ fn wrong_queue_destroy_is_refused() -> Outcome {
     Ok(())
 }
 
-fn many_queues<'g>(vm: &Vm<'g>, number: usize) -> anyhow::Result<Vec<Queue<'g>>> {
-    let new = |_| Ok(Queue::new(vm, DRM_OCHRE_ENGINE_COPY)?);
-    (0..number).map(new).collect()
-}
-
 fn wrong_reset_query_is_refused() -> Outcome {
     let (gpu, other) = (Gpu::open()?, Gpu::open()?);
     let (vm, other_vm) = (Vm::new(&gpu)?, Vm::new(&other)?);
     let queue = Queue::new(&vm, DRM_OCHRE_ENGINE_COMPUTE)?;
-    let others = many_queues(&other_vm, 8)?;
-    let others = others.last().context("a queue")?.handle();
+    let new = || Queue::new(&other_vm, DRM_OCHRE_ENGINE_COPY);
+    let others = Foreign::new(new, Queue::handle)?;
     let good = drm_ochre_reset_query {
         queue: queue.handle(),
         ..Default::default()
@@ -313,7 +309,7 @@ fn wrong_reset_query_is_refused() -> Outcome {
             ("last handle", &|q| q.queue = u32::MAX, Errno::ENOENT),
             (
                 "another file's handle",
-                &|q| q.queue = others,
+                &|q| q.queue = others.handle,
                 Errno::ENOENT,
             ),
             ("first flag", &|q| q.flags = 1, Errno::EINVAL),
@@ -353,20 +349,7 @@ fn queues_are_enospc_at_some_number_and_all_can_be_had_again() -> Outcome {
     let before = Ledger::read(&gpu)?;
     let mut counts = Vec::new();
     for _ in 0..2 {
-        let mut queues = Vec::new();
-        loop {
-            match Queue::new(&desk.vm, DRM_OCHRE_ENGINE_COPY) {
-                Ok(queue) => queues.push(queue),
-                error => {
-                    assert_eq!(errno(error), Some(Errno::ENOSPC));
-                    break;
-                }
-            }
-            ensure!(
-                queues.len() < 1000,
-                "more queues than the board has doorbells"
-            );
-        }
+        let queues = until_enospc(1000, || Queue::new(&desk.vm, DRM_OCHRE_ENGINE_COPY))?;
         assert!(queues.len() >= 16, "only {} queues", queues.len());
         counts.push(queues.len());
         // The last is as good as the first.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! SUBMIT: what it refuses, and that it refuses all or nothing.
 
-use anyhow::Context;
 use guest::errno;
 use guest::ochre::abi::*;
 use guest::ochre::hw::CMP_EQ;
@@ -19,8 +18,10 @@ use guest::raw;
 use guest::refuses;
 use guest::refuses_arrays;
 use guest::refuses_by;
+use guest::refuses_syncs;
 use guest::Desk;
 use guest::Errno;
+use guest::Foreign;
 use guest::Outcome;
 
 guest::tests! {
@@ -84,9 +85,8 @@ fn wrong_submit_is_refused() -> Outcome {
     let (gpu, other) = (Gpu::open()?, Gpu::open()?);
     let it = Fixture::new(&gpu)?;
     let other_vm = Vm::new(&other)?;
-    let new = |_| Queue::new(&other_vm, DRM_OCHRE_ENGINE_COPY);
-    let others: Vec<_> = (0..8).map(new).collect::<Result<_, _>>()?;
-    let others = others.last().context("a queue")?.handle();
+    let new = || Queue::new(&other_vm, DRM_OCHRE_ENGINE_COPY);
+    let others = Foreign::new(new, Queue::handle)?;
     let jobs = [it.job()];
     refuses(
         &gpu,
@@ -94,7 +94,11 @@ fn wrong_submit_is_refused() -> Outcome {
         &[
             ("queue 0", &|s| s.queue = 0, Errno::ENOENT),
             ("last queue", &|s| s.queue = u32::MAX, Errno::ENOENT),
-            ("another file's queue", &|s| s.queue = others, Errno::ENOENT),
+            (
+                "another file's queue",
+                &|s| s.queue = others.handle,
+                Errno::ENOENT,
+            ),
             ("first flag", &|s| s.flags = 1, Errno::EINVAL),
             ("last flag", &|s| s.flags = 1 << 31, Errno::EINVAL),
             ("no job", &|s| s.job_count = 0, Errno::EINVAL),
@@ -175,53 +179,16 @@ fn wrong_array_of_jobs_is_refused() -> Outcome {
 }
 
 fn wrong_sync_of_a_job_is_refused() -> Outcome {
-    let (gpu, other) = (Gpu::open()?, Gpu::open()?);
+    let gpu = Gpu::open()?;
     let it = Fixture::new(&gpu)?;
     let syncobj = Syncobj::new(&gpu)?;
-    let empty = Syncobj::new(&gpu)?;
-    let others: Vec<_> = (0..8)
-        .map(|_| Syncobj::new(&other))
-        .collect::<Result<_, _>>()?;
-    let others = others.last().context("a syncobj")?.handle();
     let va_end = gpu.query::<drm_ochre_query_hardware>()?[0].va_end;
     let fence = it.desk.word_addr(0);
     let call = |sync: &mut SyncOp| {
         let array = (std::ptr::from_ref(sync) as u64, 1, stride::<SyncOp>());
         raw::call(&gpu, &mut it.submit(&[it.job_with_syncs(array)]))
     };
-    refuses_by(
-        &gpu,
-        syncobj.signal(),
-        &call,
-        &[
-            ("first unknown type", &|s| s.type_ = 3, Errno::EINVAL),
-            ("last type", &|s| s.type_ = u32::MAX, Errno::EINVAL),
-            ("first unknown flag", &|s| s.flags |= 2, Errno::EINVAL),
-            ("last flag", &|s| s.flags |= 1 << 31, Errno::EINVAL),
-            ("handle 0", &|s| s.handle = 0, Errno::ENOENT),
-            ("last handle", &|s| s.handle = u32::MAX, Errno::ENOENT),
-            (
-                "another file's handle",
-                &|s| s.handle = others,
-                Errno::ENOENT,
-            ),
-            ("pad", &|s| s.pad = 1, Errno::EINVAL),
-            ("binary with a point", &|s| s.value = 1, Errno::EINVAL),
-            ("binary with an address", &|s| s.addr = fence, Errno::EINVAL),
-            ("timeline without a point", &|s| s.type_ = 1, Errno::EINVAL),
-            (
-                "timeline with an address",
-                &|s| (s.type_, s.value, s.addr) = (1, 1, fence),
-                Errno::EINVAL,
-            ),
-            ("waiting for nothing", &|s| *s = empty.wait(), Errno::EINVAL),
-            (
-                "waiting for a point of nothing",
-                &|s| *s = empty.point(1),
-                Errno::EINVAL,
-            ),
-        ],
-    )?;
+    refuses_syncs(&gpu, syncobj.signal(), fence, &call, &[])?;
     refuses_by(
         &gpu,
         SyncOp::user_fence(fence, 5).signal(),

@@ -5,7 +5,7 @@
 //! several. They use the device through the library of samples/rust ([`ochre`]), or, to do what
 //! that does not allow, through [`raw`]. [`Board`] is the control port, at which the board can be
 //! asked and made to fail; [`PciDevice`] is the function in sysfs, [`bare`] the board
-//! without its driver. [`Ledger`] tells whether an ioctl
+//! without its driver. [`virtio`] is a virtio-gpu and whoever drives it. [`Ledger`] tells whether an ioctl
 //! that failed left something behind.
 //!
 //! The guest is emulated and may be slow, so waits have generous ends; none is a pause of fixed
@@ -19,11 +19,13 @@ mod firmware;
 mod harness;
 mod kmsg;
 mod ledger;
+mod many;
 pub mod pointers;
 pub mod raw;
 mod refuse;
 mod sysfs;
 mod uevent;
+pub mod virtio;
 mod work;
 mod zerocopy;
 
@@ -41,11 +43,14 @@ pub use harness::Outcome;
 pub use harness::Test;
 pub use kmsg::Messages;
 pub use ledger::Ledger;
+pub use many::until_enospc;
+pub use many::Foreign;
 pub use nix::errno::Errno;
 pub use ochre;
 pub use refuse::refuses;
 pub use refuse::refuses_arrays;
 pub use refuse::refuses_by;
+pub use refuse::refuses_syncs;
 pub use refuse::Array;
 pub use refuse::Case;
 pub use sysfs::PciDevice;

@@ -6,8 +6,11 @@ use nix::errno::Errno;
 use ochre::abi::stride;
 use ochre::abi::Argument;
 use ochre::Gpu;
+use ochre::SyncOp;
+use ochre::Syncobj;
 
 use crate::ledger::Ledger;
+use crate::many::Foreign;
 use crate::pointers;
 use crate::raw;
 use crate::zerocopy::bytes_of;
@@ -55,6 +58,53 @@ pub fn refuses_by<A: Copy>(
     let got = call(&mut argument);
     ensure!(got.is_ok(), "the good argument: {got:?}");
     Ok(argument)
+}
+
+/// Checks a sync in an ioctl that `call` makes: what none of them takes, and `more`. `good` is a
+/// binary one that is taken; `addr` an address that would do for a user fence.
+///
+/// # Errors
+///
+/// Names the cases that went wrong.
+pub fn refuses_syncs(
+    gpu: &Gpu,
+    good: SyncOp,
+    addr: u64,
+    call: &dyn Fn(&mut SyncOp) -> Result<(), Errno>,
+    more: &[Case<'_, SyncOp>],
+) -> anyhow::Result<()> {
+    let other = Gpu::open()?;
+    let others = Foreign::new(|| Syncobj::new(&other), Syncobj::handle)?;
+    let empty = Syncobj::new(gpu)?;
+    let cases: &[Case<'_, SyncOp>] = &[
+        ("first unknown type", &|s| s.type_ = 3, Errno::EINVAL),
+        ("last type", &|s| s.type_ = u32::MAX, Errno::EINVAL),
+        ("first unknown flag", &|s| s.flags |= 2, Errno::EINVAL),
+        ("last flag", &|s| s.flags |= 1 << 31, Errno::EINVAL),
+        ("handle 0", &|s| s.handle = 0, Errno::ENOENT),
+        ("last handle", &|s| s.handle = u32::MAX, Errno::ENOENT),
+        (
+            "another file's handle",
+            &|s| s.handle = others.handle,
+            Errno::ENOENT,
+        ),
+        ("pad", &|s| s.pad = 1, Errno::EINVAL),
+        ("binary with a point", &|s| s.value = 1, Errno::EINVAL),
+        ("binary with an address", &|s| s.addr = addr, Errno::EINVAL),
+        ("timeline without a point", &|s| s.type_ = 1, Errno::EINVAL),
+        (
+            "timeline with an address",
+            &|s| (s.type_, s.value, s.addr) = (1, 1, addr),
+            Errno::EINVAL,
+        ),
+        ("waiting for nothing", &|s| *s = empty.wait(), Errno::EINVAL),
+        (
+            "waiting for a point of nothing",
+            &|s| *s = empty.point(1),
+            Errno::EINVAL,
+        ),
+    ];
+    refuses_by(gpu, good, call, &[cases, more].concat()).map(drop)
 }
 
 /// An array as an ioctl gets it: pointer, count, stride.
