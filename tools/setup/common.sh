@@ -34,11 +34,6 @@ need_root() {
 	[ "$(id -u)" = 0 ] || die "this step mounts file systems and must run as root: use 'sudo -E make …'"
 }
 
-# need_program PROGRAM PACKAGE
-need_program() {
-	command -v "$1" >/dev/null || die "the program '$1' is missing on this machine: apt-get install $2"
-}
-
 # mib_free DIR: of its disk, for a user's files.
 mib_free() { echo $(($(stat -f -c '%a * %S' "$1") / 1048576)); }
 
