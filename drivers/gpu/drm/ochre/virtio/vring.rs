@@ -30,7 +30,7 @@ mod bench;
 mod hostile_tests;
 mod memory;
 #[cfg(CONFIG_KUNIT = "y")]
-mod model;
+pub(super) mod model;
 mod shape;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
@@ -67,8 +67,6 @@ const AVAIL_RING: usize = 2;
 const USED_HEAD: usize = 0;
 const USED_RING: usize = 1;
 
-/// Words of a descriptor.
-const DESC_WORDS: usize = 2;
 /// Bytes of a descriptor.
 const DESC_BYTES: usize = 16;
 
@@ -157,7 +155,7 @@ impl DmaVring {
 
 impl<M: RingMemory> Vring<M> {
     /// Makes an empty queue in `memory`, which has the extent that `options` ask for.
-    fn new(memory: M, options: Options) -> Result<Self> {
+    pub(super) fn new(memory: M, options: Options) -> Result<Self> {
         let shape = Shape::of(&options)?;
         let slots = usize::from(shape.size >> shape.shift);
         let addresses = memory.addresses();
@@ -268,13 +266,12 @@ impl<M: RingMemory> Vring<M> {
         // The chain's first descriptor, in the memory and for the device: indirect ones count from
         // their table on.
         let head = slot.0 << self.shift;
-        let (first, mut next) = if self.indirect {
+        let (mut index, mut next) = if self.indirect {
             let tables = usize::from(self.size);
             (tables + slot.index() * usize::from(self.segments), 0)
         } else {
             (usize::from(head), head)
         };
-        let mut word = first * DESC_WORDS;
         let mut left = count;
         let mut room = 0u32;
         for (segments, flags) in [(readable, 0), (writable, DESC_WRITE)] {
@@ -288,17 +285,16 @@ impl<M: RingMemory> Vring<M> {
                 left -= 1;
                 next += 1;
                 let more = if left != 0 { DESC_NEXT } else { 0 };
-                self.memory.write_desc(word, segment.addr);
-                self.memory
-                    .write_desc(word + 1, tail(segment.len, flags | more, next));
-                word += DESC_WORDS;
+                let tail = tail(segment.len, flags | more, next);
+                self.memory.write_desc(index, segment.addr, tail);
+                index += 1;
             }
         }
         if self.indirect {
             // CAST: a table is smaller than 1 MiB.
             let bytes = (count * DESC_BYTES) as u32;
-            let word = usize::from(head) * DESC_WORDS + 1;
-            self.memory.write_desc(word, tail(bytes, DESC_INDIRECT, 0));
+            let tail = tail(bytes, DESC_INDIRECT, 0);
+            self.memory.write_tail(head.into(), tail);
         }
 
         *state = State::Pushed {
@@ -427,8 +423,9 @@ impl<M: RingMemory> Vring<M> {
             let tables = self.addresses.desc + u64::from(self.size) * DESC_BYTES as u64;
             let bytes = u64::from(self.segments) * DESC_BYTES as u64;
             for slot in 0..self.slots() {
+                let table = tables + slot as u64 * bytes;
                 self.memory
-                    .write_desc(slot * DESC_WORDS, tables + slot as u64 * bytes);
+                    .write_desc(slot, table, tail(0, DESC_INDIRECT, 0));
             }
         }
         self.memory.write_avail(AVAIL_FLAGS, 0);

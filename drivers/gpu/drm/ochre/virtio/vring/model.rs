@@ -13,8 +13,8 @@ use super::*;
 const DESC_ADDR: u64 = 0x10_0000_0000;
 
 /// Ring memory that is just memory.
-pub(super) struct Plain {
-    desc: KVec<Cell<u64>>,
+pub(in crate::virtio) struct Plain {
+    desc: KVec<Cell<(u64, u64)>>,
     avail: KVec<Cell<u16>>,
     used: KVec<Cell<u64>>,
 }
@@ -39,7 +39,7 @@ fn store<T>(cells: &[Cell<T>], index: usize, value: T) {
 
 impl Plain {
     /// Memory for a queue of this kind.
-    pub(super) fn new(options: &Options) -> Result<Self> {
+    pub(in crate::virtio) fn new(options: &Options) -> Result<Self> {
         let extent = Shape::of(options)?.extent();
         Ok(Self {
             desc: cells(extent.desc)?,
@@ -49,12 +49,12 @@ impl Plain {
     }
 
     /// Overwrites everything with what `value` gives.
-    pub(super) fn scribble(&self, mut value: impl FnMut() -> u64) {
+    pub(in crate::virtio) fn scribble(&self, mut value: impl FnMut() -> u64) {
         for cell in &self.used {
             cell.set(value());
         }
         for cell in &self.desc {
-            cell.set(value());
+            cell.set((value(), value()));
         }
         for cell in &self.avail {
             cell.set(value() as u16);
@@ -62,13 +62,13 @@ impl Plain {
     }
 
     /// Sets flags and index of the used ring.
-    pub(super) fn set_used_head(&self, flags: u16, index: u16) {
+    pub(in crate::virtio) fn set_used_head(&self, flags: u16, index: u16) {
         let word = u64::from(flags) << 32 | u64::from(index) << 48;
         store(&self.used, USED_HEAD, word);
     }
 
     /// Sets the element of the used ring at `index`, of a queue of `size`.
-    pub(super) fn set_used(&self, size: u16, index: u16, id: u32, written: u32) {
+    pub(in crate::virtio) fn set_used(&self, size: u16, index: u16, id: u32, written: u32) {
         let word = USED_RING + usize::from(index & size.wrapping_sub(1));
         store(&self.used, word, u64::from(id) | u64::from(written) << 32);
     }
@@ -83,8 +83,13 @@ impl RingMemory for &Plain {
         }
     }
 
-    fn write_desc(&self, word: usize, value: u64) {
-        store(&self.desc, word, value);
+    fn write_desc(&self, index: usize, addr: u64, tail: u64) {
+        store(&self.desc, index, (addr, tail));
+    }
+
+    fn write_tail(&self, index: usize, tail: u64) {
+        let (addr, _) = load(&self.desc, index);
+        store(&self.desc, index, (addr, tail));
     }
 
     fn write_avail(&self, half: usize, value: u16) {
@@ -104,37 +109,37 @@ impl RingMemory for &Plain {
 
 /// A chain as the device sees it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Chain {
+pub(in crate::virtio) struct Chain {
     /// What it is called in the rings.
-    pub(super) head: u16,
+    pub(in crate::virtio) head: u16,
     /// Segments that the device may read.
-    pub(super) readable: KVec<Segment>,
+    pub(in crate::virtio) readable: KVec<Segment>,
     /// Segments that it may write.
-    pub(super) writable: KVec<Segment>,
+    pub(in crate::virtio) writable: KVec<Segment>,
 }
 
 impl Chain {
     /// Bytes that the device may write.
-    pub(super) fn room(&self) -> u32 {
+    pub(in crate::virtio) fn room(&self) -> u32 {
         self.writable.iter().map(|segment| segment.len).sum()
     }
 }
 
 /// An honest device.
-pub(super) struct Device<'a> {
+pub(in crate::virtio) struct Device<'a> {
     memory: &'a Plain,
     size: u16,
     event_idx: bool,
     /// Chains taken, and done with, ever.
-    pub(super) taken: u64,
-    pub(super) done: u64,
+    pub(in crate::virtio) taken: u64,
+    pub(in crate::virtio) done: u64,
     /// Chains done with when the driver was last considered for an interrupt.
     told: u64,
 }
 
 impl<'a> Device<'a> {
     /// A device whose indexes stand at `start`.
-    pub(super) fn new(memory: &'a Plain, options: &Options, start: u64) -> Self {
+    pub(in crate::virtio) fn new(memory: &'a Plain, options: &Options, start: u64) -> Self {
         let device = Self {
             memory,
             size: options.size,
@@ -154,19 +159,19 @@ impl<'a> Device<'a> {
     }
 
     /// Asks to be notified of the chain that it would take next.
-    pub(super) fn want_notification(&self) {
+    pub(in crate::virtio) fn want_notification(&self) {
         self.set_event(self.taken);
     }
 
     /// Asks to be notified of chain number `event`.
-    pub(super) fn set_event(&self, event: u64) {
+    pub(in crate::virtio) fn set_event(&self, event: u64) {
         let word = USED_RING + usize::from(self.size);
         // The rest of the word is not the device's; the driver must not care.
         store(&self.memory.used, word, 0xdead_beef_0000 | event & 0xffff);
     }
 
     /// Asks not to be notified; without event indexes.
-    pub(super) fn set_no_notify(&self, no_notify: bool) {
+    pub(in crate::virtio) fn set_no_notify(&self, no_notify: bool) {
         let flags = if no_notify { USED_NO_NOTIFY } else { 0 };
         self.memory.set_used_head(flags, self.done as u16);
     }
@@ -176,9 +181,8 @@ impl<'a> Device<'a> {
         load(&self.memory.avail, AVAIL_INDEX)
     }
 
-    fn descriptor(&self, word: usize) -> (Segment, u16, u16) {
-        let addr = load(&self.memory.desc, word);
-        let tail = load(&self.memory.desc, word + 1);
+    fn descriptor(&self, index: usize) -> (Segment, u16, u16) {
+        let (addr, tail) = load(&self.memory.desc, index);
         let len = tail as u32;
         (
             Segment { addr, len },
@@ -188,7 +192,7 @@ impl<'a> Device<'a> {
     }
 
     /// Takes the next chain, if there is one. `EINVAL` if it is not well-formed.
-    pub(super) fn take(&mut self) -> Result<Option<Chain>> {
+    pub(in crate::virtio) fn take(&mut self) -> Result<Option<Chain>> {
         if self.avail_index() == self.taken as u16 {
             return Ok(None);
         }
@@ -199,11 +203,11 @@ impl<'a> Device<'a> {
         }
         self.taken += 1;
 
-        // First word of the table, its length, and the index of the first descriptor.
+        // Where the table begins, its length, and the first descriptor in it.
         let (mut base, mut count, mut at) = (0, self.size, head);
-        let (table, flags, _) = self.descriptor(usize::from(head) * DESC_WORDS);
+        let (table, flags, _) = self.descriptor(head.into());
         if flags & DESC_INDIRECT != 0 {
-            base = usize::try_from(table.addr.checked_sub(DESC_ADDR).ok_or(EINVAL)?)? / 8;
+            base = usize::try_from(table.addr.checked_sub(DESC_ADDR).ok_or(EINVAL)?)? / DESC_BYTES;
             count = u16::try_from(table.len / 16)?;
             at = 0;
             if flags != DESC_INDIRECT || table.len % 16 != 0 {
@@ -220,7 +224,7 @@ impl<'a> Device<'a> {
             if at >= count {
                 return Err(EINVAL);
             }
-            let (segment, flags, next) = self.descriptor(base + usize::from(at) * DESC_WORDS);
+            let (segment, flags, next) = self.descriptor(base + usize::from(at));
             if segment.len == 0 || flags & !(DESC_NEXT | DESC_WRITE) != 0 {
                 return Err(EINVAL);
             }
@@ -240,7 +244,7 @@ impl<'a> Device<'a> {
     }
 
     /// Gives a chain back. [`Self::interrupts`] says whether the driver wants to know.
-    pub(super) fn give_back(&mut self, head: u16, written: u32) {
+    pub(in crate::virtio) fn give_back(&mut self, head: u16, written: u32) {
         self.memory
             .set_used(self.size, self.done as u16, head.into(), written);
         self.done += 1;
@@ -248,7 +252,7 @@ impl<'a> Device<'a> {
     }
 
     /// Whether the driver asked for an interrupt for what was given back since the last call.
-    pub(super) fn interrupts(&mut self) -> bool {
+    pub(in crate::virtio) fn interrupts(&mut self) -> bool {
         let (old, new) = (self.told, self.done);
         self.told = new;
         if self.event_idx {
