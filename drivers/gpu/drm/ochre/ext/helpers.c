@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/capability.h>
-#include <linux/folio_batch.h>
 #include <linux/fdtable.h>
+#include <linux/folio_batch.h>
+#include <linux/gfp.h>
 #include <linux/io.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -354,6 +355,55 @@ void ochre_shmem_put_pages(struct page **pages, unsigned long count, bool dirty)
 			__folio_batch_release(&batch);
 		}
 	}
+}
+
+/* @pages is what ochre_pages_alloc() filled. */
+void ochre_pages_free(struct page **pages, unsigned long count)
+{
+	unsigned long i = 0;
+
+	while (i < count) {
+		unsigned int order = compound_order(pages[i]);
+
+		__free_pages(pages[i], order);
+		i += 1UL << order;
+	}
+}
+
+/*
+ * Fills @pages with @count zeroed pages, in runs as long as there are without
+ * effort. Returns -ENOMEM, or -ERESTARTSYS for a task that is being killed.
+ */
+int ochre_pages_alloc(struct page **pages, unsigned long count)
+{
+	const gfp_t gfp = GFP_HIGHUSER | __GFP_ZERO | __GFP_ACCOUNT |
+			  __GFP_RETRY_MAYFAIL | __GFP_NOWARN;
+	const gfp_t run = (gfp & ~__GFP_RECLAIM & ~__GFP_RETRY_MAYFAIL) |
+			  __GFP_COMP | __GFP_NORETRY;
+	unsigned int order = MAX_PAGE_ORDER;
+	unsigned long done = 0;
+
+	while (done < count) {
+		struct page *page;
+		unsigned long i;
+
+		order = min_t(unsigned int, order, ilog2(count - done));
+		page = alloc_pages(order ? run : gfp, order);
+		if (!page && order) {
+			order--;
+			continue;
+		}
+		if (!page || fatal_signal_pending(current)) {
+			if (page)
+				__free_pages(page, order);
+			ochre_pages_free(pages, done);
+			return page ? -ERESTARTSYS : -ENOMEM;
+		}
+		for (i = 0; i < 1UL << order; i++)
+			pages[done++] = page + i;
+		cond_resched();
+	}
+	return 0;
 }
 
 bool ochre_perfmon_capable(void)

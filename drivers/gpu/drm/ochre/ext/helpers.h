@@ -110,6 +110,10 @@ void ochre_shmem_pin(struct file *file);
 void ochre_shmem_unpin(struct file *file);
 void ochre_shmem_put_pages(struct page **pages, unsigned long count, bool dirty);
 
+/* linux/gfp.h */
+int ochre_pages_alloc(struct page **pages, unsigned long count);
+void ochre_pages_free(struct page **pages, unsigned long count);
+
 /* linux/capability.h, linux/mm.h, linux/sched/signal.h */
 bool ochre_perfmon_capable(void);
 bool ochre_sys_nice_capable(void);

@@ -36,6 +36,7 @@ pub(crate) mod gem;
 pub(crate) mod ida;
 pub(crate) mod ioctl;
 pub(crate) mod mm;
+pub(crate) mod pages;
 pub(crate) mod pci;
 pub(crate) mod scatterlist;
 pub(crate) mod shmem;

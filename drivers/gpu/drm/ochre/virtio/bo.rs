@@ -243,7 +243,7 @@ pub(super) fn new_imported(
 pub(super) fn attach_pages(dev: &IoctlDevice, obj: &BoObject) -> Result<(DmaBuf, u32)> {
     let remains = obj.remains.as_ref().ok_or(EINVAL)?;
     // Finding the memory may take long, so the device is entered only after it.
-    let pinned = PinnedPages::new(obj)?;
+    let pinned = PinnedPages::alloc(obj)?;
     dev.enter()?.registration_data_with(|bound: &Bound<'_>| {
         let pages = SysPages::new(pinned, bound.dev, DataDirection::Bidirectional)?;
         let count = pages.segments(bound.dev)?.count();

@@ -17,6 +17,7 @@ use kernel::{
     drm::{
         self,
         gem::{
+            BaseObject,
             IntoGEMObject,
             Object, //
         },
@@ -32,6 +33,7 @@ use super::{
     CpuPage, //
 };
 use crate::ext::{
+    pages,
     scatterlist::{
         DmaMap,
         Segment, //
@@ -43,7 +45,7 @@ use crate::ext::{
 /// System memory of an object: pinned, mapped for the device's DMA, and mappable for the CPU.
 ///
 /// Dropping it takes it away from CPU and device before the pages are released, and sleeps. It
-/// holds the object's memory file, not the object, so it can be part of the object.
+/// holds the memory, not the object, so it can be part of the object.
 ///
 /// # Invariants
 ///
@@ -52,7 +54,31 @@ pub(crate) struct SysPages {
     range: CpuRange,
     // Dropped in this order.
     dma: DmaMap,
-    pages: shmem::Pages,
+    pages: Memory,
+}
+
+/// Where pages come from, and go to when it is dropped.
+enum Memory {
+    /// The object's memory file.
+    File(shmem::Pages),
+    /// The system.
+    Own(pages::Pages),
+}
+
+impl Memory {
+    fn as_slice(&self) -> &[NonNull<bindings::page>] {
+        match self {
+            Self::File(pages) => pages.as_slice(),
+            Self::Own(pages) => pages.as_slice(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::File(pages) => pages.size(),
+            Self::Own(pages) => pages.size(),
+        }
+    }
 }
 
 impl SysPages {
@@ -110,7 +136,7 @@ impl SysPages {
 
     /// Page number `index`, for [`Fault::insert`].
     pub(crate) fn page(&self, index: usize) -> Option<CpuPage<'_>> {
-        let page = self.pages.page(index)?;
+        let page = self.as_slice().get(index)?;
         // SAFETY: The page is pinned.
         let pfn = unsafe { sys::ochre_page_to_pfn(page.as_ptr()) };
         Some(CpuPage::from_system(self, pfn))
@@ -121,7 +147,7 @@ impl SysPages {
 /// that much memory, so it is not for a `drm_dev_enter()` section.
 pub(crate) struct PinnedPages {
     range: CpuRange,
-    pages: shmem::Pages,
+    pages: Memory,
 }
 
 impl PinnedPages {
@@ -143,7 +169,22 @@ impl PinnedPages {
         Ok(Self {
             // SAFETY: The object is valid. INVARIANT: `insert_one` compares the range.
             range: unsafe { CpuRange::of(raw) },
-            pages,
+            pages: Memory::File(pages),
+        })
+    }
+
+    /// Makes memory for `obj`, as large as it is and zeroed, in place of that of its memory file, which
+    /// stays empty. For an object whose memory stays where it is until it goes: it costs less.
+    ///
+    /// As [`Pages::new`](pages::Pages::new).
+    pub(crate) fn alloc<T: BoOps>(obj: &Object<T>) -> Result<Self>
+    where
+        T::Driver: drm::Driver<Object = Object<T>>,
+    {
+        Ok(Self {
+            pages: Memory::Own(pages::Pages::new(BaseObject::size(obj) >> PAGE_SHIFT)?),
+            // SAFETY: The object is valid. INVARIANT: `insert_one` compares the range.
+            range: unsafe { CpuRange::of(IntoGEMObject::as_raw(obj)) },
         })
     }
 }
