@@ -281,6 +281,7 @@ fn order(machine: &mut Machine, words: &[&str]) -> Outcome {
         }
         ["refuse-reset", word] => {
             machine.faults.refuse_reset = on(word)?;
+            machine.settle_reset();
             done()
         }
         ["needs-reset"] => {
@@ -298,6 +299,7 @@ fn order(machine: &mut Machine, words: &[&str]) -> Outcome {
                 machine.irq.lose(vector, 0);
             }
             machine.release(now, |_| true);
+            machine.settle_reset();
             machine.look_again();
             done()
         }

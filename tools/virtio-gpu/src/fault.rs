@@ -103,7 +103,7 @@ pub struct Faults {
     pub capset_count: Option<u32>,
     /// Reads are all ones, writes are ignored, nothing happens.
     pub silent: bool,
-    /// A reset by the driver does not happen.
+    /// A reset by the driver does not happen before this ends.
     pub refuse_reset: bool,
 }
 

@@ -92,6 +92,8 @@ pub struct Machine {
     answers: Answers,
     /// It may use memory.
     master: bool,
+    /// The driver has asked for a reset and was refused.
+    reset_wanted: bool,
     /// For what is random.
     random: u64,
 }
@@ -116,6 +118,7 @@ impl Machine {
             queues: Default::default(),
             answers: Answers::default(),
             master: false,
+            reset_wanted: false,
             random: 0x9e37_79b9_7f4a_7c15,
         }
     }
@@ -148,6 +151,7 @@ impl Machine {
     /// The device after a reset.
     pub fn reset(&mut self) {
         self.record.resets += 1;
+        self.reset_wanted = false;
         self.transport.reset(&self.config);
         self.queues = Default::default();
         self.answers.clear();
@@ -233,9 +237,8 @@ impl Machine {
         match effect {
             Effect::None => false,
             Effect::Reset => {
-                if !self.faults.refuse_reset {
-                    self.reset();
-                }
+                self.reset_wanted = true;
+                self.settle_reset();
                 false
             }
             Effect::Enable(index) => {
@@ -283,6 +286,13 @@ impl Machine {
                 self.judge.report(Rule::Notify, at);
                 false
             }
+        }
+    }
+
+    /// Carries out the reset that the driver has asked for, unless it is refused.
+    pub fn settle_reset(&mut self) {
+        if self.reset_wanted && !self.faults.refuse_reset {
+            self.reset();
         }
     }
 

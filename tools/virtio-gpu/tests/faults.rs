@@ -232,13 +232,14 @@ fn silent_board_reads_all_ones_and_does_nothing() {
 }
 
 #[test]
-fn reset_is_refused() {
+fn reset_is_refused_for_some_time() {
     let mut bench = Bench::new();
     tell(&mut bench, "refuse-reset on");
     bench.write(20, &[0]);
     assert_eq!(bench.status(), 15);
+    bench.ok(&display());
+    // It happens when it is not refused any more.
     tell(&mut bench, "refuse-reset off");
-    bench.write(20, &[0]);
     assert_eq!(bench.status(), 0);
     bench.clean();
 }
