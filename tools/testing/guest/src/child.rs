@@ -11,7 +11,10 @@ use anyhow::bail;
 use anyhow::Context;
 use nix::sys::signal::kill;
 use nix::sys::signal::Signal;
+use nix::sys::wait::waitid;
 use nix::sys::wait::waitpid;
+use nix::sys::wait::Id;
+use nix::sys::wait::WaitPidFlag;
 use nix::sys::wait::WaitStatus;
 use nix::unistd::fork;
 use nix::unistd::setgid;
@@ -120,6 +123,22 @@ impl Child {
     pub fn kill(self) -> Outcome {
         kill(self.pid(), Signal::SIGKILL)?;
         self.wait_for_signal(Signal::SIGKILL)
+    }
+
+    /// Whether it has ended. It is still to be waited for.
+    ///
+    /// # Errors
+    ///
+    /// It was waited for.
+    pub fn has_ended(&self) -> anyhow::Result<bool> {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let status = waitid(Id::Pid(self.pid()), flags)?;
+        Ok(status != WaitStatus::StillAlive)
+    }
+
+    /// Leaves it alone: who calls this looks after it from now on.
+    pub fn leave(mut self) -> Pid {
+        self.pid.take().unwrap_or(Pid::from_raw(0))
     }
 
     fn status(&mut self) -> anyhow::Result<WaitStatus> {

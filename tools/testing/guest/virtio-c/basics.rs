@@ -1,0 +1,1 @@
+../virtio/basics.rs

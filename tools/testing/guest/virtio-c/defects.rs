@@ -1,0 +1,1 @@
+../virtio/defects.rs
