@@ -12,6 +12,7 @@ use kernel::{
         DmaAddress, //
     },
     io::{
+        io_project,
         io_read,
         io_write, //
     },
@@ -32,7 +33,7 @@ pub(in crate::virtio) struct Addresses {
 /// How large the areas are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// Words of the descriptors.
+    /// Descriptors, with those of the indirect tables.
     pub(super) desc: usize,
     /// Half-words of the available ring.
     pub(super) avail: usize,
@@ -47,8 +48,11 @@ pub(in crate::virtio) trait RingMemory {
     /// Where it is.
     fn addresses(&self) -> Addresses;
 
-    /// Writes a 64-bit word of the descriptors: two are one descriptor.
-    fn write_desc(&self, word: usize, value: u64);
+    /// Writes descriptor `index`: its address, and length, flags and next one in a word.
+    fn write_desc(&self, index: usize, addr: u64, tail: u64);
+
+    /// Writes the second word of descriptor `index` only.
+    fn write_tail(&self, index: usize, tail: u64);
 
     /// Writes 16 bits of the available ring.
     fn write_avail(&self, half: usize, value: u16);
@@ -66,7 +70,7 @@ pub(in crate::virtio) trait RingMemory {
 
 /// Ring memory that a device reaches by DMA.
 pub(in crate::virtio) struct DmaMemory {
-    desc: Coherent<[u64]>,
+    desc: Coherent<[[u64; 2]]>,
     avail: Coherent<[u16]>,
     used: Coherent<[u64]>,
 }
@@ -81,15 +85,26 @@ impl DmaMemory {
         })
     }
 
+    #[inline(always)]
     fn try_read_used(&self, word: usize) -> Result<u64> {
         Ok(io_read!(&self.used, [try: word]))
     }
 
-    fn try_write_desc(&self, word: usize, value: u64) -> Result {
-        io_write!(&self.desc, [try: word], value);
+    #[inline(always)]
+    fn try_write_desc(&self, index: usize, addr: u64, tail: u64) -> Result {
+        let desc = io_project!(&self.desc, [try: index]);
+        io_write!(desc, [build: 0], addr);
+        io_write!(desc, [build: 1], tail);
         Ok(())
     }
 
+    #[inline(always)]
+    fn try_write_tail(&self, index: usize, tail: u64) -> Result {
+        io_write!(&self.desc, [try: index][build: 1], tail);
+        Ok(())
+    }
+
+    #[inline(always)]
     fn try_write_avail(&self, half: usize, value: u16) -> Result {
         io_write!(&self.avail, [try: half], value);
         Ok(())
@@ -113,8 +128,13 @@ impl RingMemory for DmaMemory {
     }
 
     #[inline(always)]
-    fn write_desc(&self, word: usize, value: u64) {
-        let _ = self.try_write_desc(word, value.to_le());
+    fn write_desc(&self, index: usize, addr: u64, tail: u64) {
+        let _ = self.try_write_desc(index, addr.to_le(), tail.to_le());
+    }
+
+    #[inline(always)]
+    fn write_tail(&self, index: usize, tail: u64) {
+        let _ = self.try_write_tail(index, tail.to_le());
     }
 
     #[inline(always)]

@@ -9,7 +9,6 @@ use kernel::{
 use super::{
     memory::Extent,
     AVAIL_RING,
-    DESC_WORDS,
     USED_RING, //
 };
 
@@ -80,7 +79,7 @@ impl Shape {
             0
         };
         Extent {
-            desc: (size + tables) * DESC_WORDS,
+            desc: size + tables,
             avail: AVAIL_RING + size + 1,
             used: USED_RING + size + 1,
         }
