@@ -5,7 +5,8 @@
 //! C headers: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h),
 //! [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
 //!
-//! As `kernel::scatterlist::SGTable`, which takes only vmalloc memory.
+//! As `kernel::scatterlist::SGTable`, which takes only vmalloc memory, and for many mappings at once
+//! ([`mappings`]).
 
 use core::ptr::NonNull;
 
@@ -15,7 +16,6 @@ use kernel::{
         Bound,
         Device, //
     },
-    devres::Devres,
     dma::{
         DataDirection,
         DmaAddress, //
@@ -24,11 +24,18 @@ use kernel::{
     page::PAGE_SIZE,
     prelude::*,
     scatterlist::SGTable,
-    sync::aref::ARef,
+    sync::Arc,
     types::Opaque, //
 };
 
 use super::sys;
+
+mod mappings;
+
+use mappings::{
+    Mapping,
+    Mappings, //
+};
 
 /// A run of addresses on the device's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +48,7 @@ pub(crate) struct Segment {
 
 /// A DMA mapping that ends when it is dropped or the device is unbound, whichever is first.
 pub(crate) struct DmaMap {
-    mapping: Devres<Mapping>,
+    mapping: Arc<Mapping>,
     needs_sync: bool,
 }
 
@@ -56,22 +63,15 @@ impl DmaMap {
         pages: &[NonNull<bindings::page>],
         direction: DataDirection,
     ) -> Result<Self> {
+        let owner = Mappings::of(dev)?;
         let table = Table::new(dev, pages)?;
-        // SAFETY: Device and table are valid; the pages by the contract of this function.
-        to_result(unsafe {
-            bindings::dma_map_sgtable(raw_device(dev), table.0.get(), direction.into(), 0)
-        })?;
-        // INVARIANT: Mapped just now.
-        let mapping = Mapping {
-            table,
-            dev: dev.into(),
-            direction,
-        };
+        // SAFETY: Device and table are valid, the pages by the contract of this function.
+        let mapping = unsafe { owner.map(table, direction)? };
         // SAFETY: Device and table are valid and mapped.
         let needs_sync =
             unsafe { sys::ochre_sgtable_needs_sync(raw_device(dev), mapping.table.0.get()) };
         Ok(Self {
-            mapping: Devres::new::<Error>(dev, Ok(mapping))?,
+            mapping,
             needs_sync,
         })
     }
@@ -83,9 +83,12 @@ impl DmaMap {
         &'a self,
         dev: &'a Device<Bound>,
     ) -> Result<impl Iterator<Item = Segment> + 'a> {
-        let mapping = self.mapping.access(dev)?;
-        // SAFETY: By its invariant the table is mapped; `dev` is bound for `'a`, so it stays so.
-        let table = unsafe { SGTable::from_raw(mapping.table.0.get()) };
+        if !self.mapping.owner.is_of(dev) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The table was mapped by `new` and stays so while the device is bound, which it is for
+        // `'a`.
+        let table = unsafe { SGTable::from_raw(self.mapping.table.0.get()) };
         Ok(table.iter().map(|entry| Segment {
             addr: entry.dma_address(),
             len: entry.dma_len(),
@@ -101,38 +104,29 @@ impl DmaMap {
     /// Makes what the CPU wrote visible to the device. In any context. Does nothing once the device is
     /// unbound.
     pub(crate) fn sync_for_device(&self) {
-        if !self.needs_sync {
-            return;
-        }
-        if let Some(mapping) = self.mapping.try_access() {
-            // SAFETY: By its invariants the table is mapped for the device, and stays so during this
-            // access.
-            unsafe {
-                sys::ochre_sync_sgtable_for_device(
-                    raw_device(&mapping.dev),
-                    mapping.table.0.get(),
-                    mapping.direction.into(),
-                )
-            };
+        if self.needs_sync {
+            self.mapping.with_mapped(|dev, table, direction| {
+                // SAFETY: The table is mapped for the device during this call.
+                unsafe { sys::ochre_sync_sgtable_for_device(dev, table, direction) };
+            });
         }
     }
 
     /// Makes what the device wrote visible to the CPU. In any context. Does nothing once the device is
     /// unbound, which did the same for the last time.
     pub(crate) fn sync_for_cpu(&self) {
-        if !self.needs_sync {
-            return;
+        if self.needs_sync {
+            self.mapping.with_mapped(|dev, table, direction| {
+                // SAFETY: The table is mapped for the device during this call.
+                unsafe { sys::ochre_sync_sgtable_for_cpu(dev, table, direction) };
+            });
         }
-        if let Some(mapping) = self.mapping.try_access() {
-            // SAFETY: As in `sync_for_device`.
-            unsafe {
-                sys::ochre_sync_sgtable_for_cpu(
-                    raw_device(&mapping.dev),
-                    mapping.table.0.get(),
-                    mapping.direction.into(),
-                )
-            };
-        }
+    }
+}
+
+impl Drop for DmaMap {
+    fn drop(&mut self) {
+        self.mapping.owner.unmap(&self.mapping);
     }
 }
 
@@ -178,29 +172,6 @@ impl Drop for Table {
     fn drop(&mut self) {
         // SAFETY: `new` filled the table.
         unsafe { bindings::sg_free_table(self.0.get()) };
-    }
-}
-
-/// # Invariants
-///
-/// `table` is mapped for `dev` in `direction`.
-struct Mapping {
-    table: Table,
-    dev: ARef<Device>,
-    direction: DataDirection,
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant. The table is freed after this, the pages later still.
-        unsafe {
-            bindings::dma_unmap_sgtable(
-                raw_device(&self.dev),
-                self.table.0.get(),
-                self.direction.into(),
-                0,
-            )
-        };
     }
 }
 

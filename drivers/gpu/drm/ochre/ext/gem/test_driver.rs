@@ -178,10 +178,17 @@ impl BoOps for Bo {
     }
 }
 
-/// Calls `f` with a registered DRM device and the device that it stands for.
-pub(in crate::ext) fn with_device<R>(
+/// Calls `f` with a device that can do DMA.
+pub(in crate::ext) fn with_dma_device<R>(
     name: &CStr,
-    f: impl FnOnce(&drm::Device<Driver>, &device::Device<device::Bound>) -> Result<R>,
+    f: impl FnOnce(&device::Device<device::Bound>) -> Result<R>,
+) -> Result<R> {
+    with_faux_device(name, |_, dev| f(dev))
+}
+
+fn with_faux_device<R>(
+    name: &CStr,
+    f: impl FnOnce(&faux::Device<device::Bound>, &device::Device<device::Bound>) -> Result<R>,
 ) -> Result<R> {
     let parent = faux::Registration::new(name, None)?;
     let parent: &faux::Device<device::Bound> = parent.as_ref();
@@ -192,12 +199,22 @@ pub(in crate::ext) fn with_device<R>(
         (*raw).coherent_dma_mask = u64::MAX;
         (*raw).dma_mask = &raw mut (*raw).coherent_dma_mask;
     }
-    let drm = drm::UnregisteredDevice::<Driver>::new(parent, Ok(()))?;
-    extend(&drm)?;
-    let data: Result<Bound<'_>> = Ok(Bound { dev });
-    // SAFETY: The registration is dropped at the end of this function.
-    let registration = unsafe { drm::Registration::new(dev, drm, data, 0)? };
-    f(registration.device(), dev)
+    f(parent, dev)
+}
+
+/// Calls `f` with a registered DRM device and the device that it stands for.
+pub(in crate::ext) fn with_device<R>(
+    name: &CStr,
+    f: impl FnOnce(&drm::Device<Driver>, &device::Device<device::Bound>) -> Result<R>,
+) -> Result<R> {
+    with_faux_device(name, |parent, dev| {
+        let drm = drm::UnregisteredDevice::<Driver>::new(parent, Ok(()))?;
+        extend(&drm)?;
+        let data: Result<Bound<'_>> = Ok(Bound { dev });
+        // SAFETY: The registration is dropped at the end of this closure.
+        let registration = unsafe { drm::Registration::new(dev, drm, data, 0)? };
+        f(registration.device(), dev)
+    })
 }
 
 /// An object with memory.
