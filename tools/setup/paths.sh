@@ -8,8 +8,9 @@
 #                 is keyed by a hash of what it is made from, so old and new live side by side.
 #   $BUILD        (build/ of this checkout): modules, programs, the KUnit kernel, logs.
 #
-# KERNEL_DEBUG=1 takes the debug kernel in the place of the base kernel. What is made for it stands
-# beside what is made for the base kernel, with $OF_KERNEL at the end of its name.
+# KERNEL_DEBUG=1 takes the debug kernel in the place of the base kernel, KERNEL_DEBUG=locks one without
+# KASAN, which is faster to build and to run. What is made for it stands beside what is made for the
+# base kernel, with $OF_KERNEL at the end of its name.
 #
 # Inside the root folder the same things stand at fixed paths, equal for every checkout, so that a
 # kernel built by one is good for all (tools/setup/in-root mounts them):
@@ -23,7 +24,8 @@ SETUP=$TOP/tools/setup
 case ${KERNEL_DEBUG-} in
 '' | 0) OF_KERNEL='' ;;
 1) OF_KERNEL=-debug ;;
-*) die "unknown KERNEL_DEBUG=$KERNEL_DEBUG: it is 1 (the debug kernel) or 0" ;;
+locks) OF_KERNEL=-locks ;;
+*) die "unknown KERNEL_DEBUG=$KERNEL_DEBUG: it is 1 (the debug kernel), locks (without KASAN) or 0" ;;
 esac
 STAGE=$BUILD/stage$OF_KERNEL
 
@@ -71,8 +73,16 @@ kernel_source_id() {
 	git -C "$KSRC" rev-parse HEAD 2>/dev/null || sed -n 2,5p "$KSRC/Makefile"
 }
 
-# The base kernel's configuration; the debug kernel has one file more.
-kernel_fragments() { cat "$SETUP"/kernel.d/*.config ${OF_KERNEL:+"$SETUP/kernel.d/debug"}; }
+# What a debug kernel's configuration has besides the base kernel's.
+debug_fragments() {
+	case $OF_KERNEL in
+	-debug) printf '%s\n' "$SETUP"/kernel.d/debug-{locks,memory} ;;
+	-locks) printf '%s\n' "$SETUP"/kernel.d/debug-locks ;;
+	esac
+}
+
+# shellcheck disable=SC2046 # names without blanks
+kernel_fragments() { cat "$SETUP"/kernel.d/*.config $(debug_fragments); }
 
 # What the fragments say, without their comments.
 kernel_options() { grep -hE '^(# )?CONFIG_' "$@"; sed '/^#/d' "$SETUP/kernel.d/Kconfig"; }
@@ -88,12 +98,14 @@ find_kernel() {
 	KERNEL_SRC=$KERNEL/src
 	KERNEL_TOOLS=()
 	if [ "$OF_KERNEL" ]; then
-		# The same source. Rust and KASAN go together only when C is compiled by clang.
+		# The same source.
 		base=$(basename "$KERNEL")
+		# shellcheck disable=SC2046 # names without blanks
 		KERNEL=$OCHRE_CACHE/kernel/$base$OF_KERNEL-$(key "$(package_version clang-19)" \
-			"$(kernel_options "$SETUP/kernel.d/debug")")
-		KERNEL_TOOLS=(LLVM=1 CC=clang-19)
+			"$(kernel_options $(debug_fragments))")
 	fi
+	# Rust and KASAN go together only when C is compiled by clang.
+	if [ "$OF_KERNEL" = -debug ]; then KERNEL_TOOLS=(LLVM=1 CC=clang-19); fi
 	KERNEL_BUILD=$KERNEL/build
 }
 
