@@ -12,6 +12,7 @@ pub mod abi;
 mod defect;
 mod function;
 mod node;
+mod share;
 pub mod stream;
 
 pub use defect::blocked;
@@ -23,3 +24,6 @@ pub use function::Function;
 pub use node::fence;
 pub use node::Mapping;
 pub use node::Node;
+pub use share::export;
+pub use share::import;
+pub use share::Vgem;

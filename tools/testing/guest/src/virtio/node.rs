@@ -206,24 +206,7 @@ impl Node {
     ///
     /// MAP's, mmap's.
     pub fn map(&self, handle: u32, bytes: usize) -> Result<Mapping, Errno> {
-        let offset = self.map_offset(handle)?;
-        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
-        // SAFETY: A new mapping, at an address that the kernel chooses.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                self.file.as_raw_fd(),
-                offset,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(Errno::last());
-        }
-        let start = start.cast();
-        Ok(Mapping { start, bytes })
+        Mapping::of(self, self.map_offset(handle)?, bytes)
     }
 
     /// Submits a stream, and what else is in `with`; returns the argument as it came back.
@@ -291,6 +274,31 @@ impl Node {
 }
 
 impl Mapping {
+    /// Maps a part of a file.
+    ///
+    /// # Errors
+    ///
+    /// mmap's.
+    pub fn of(file: &impl AsFd, offset: u64, bytes: usize) -> Result<Self, Errno> {
+        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
+        // SAFETY: A new mapping, at an address that the kernel chooses.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_fd().as_raw_fd(),
+                offset,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        let start = start.cast();
+        Ok(Self { start, bytes })
+    }
+
     /// Number of words.
     pub fn words(&self) -> usize {
         self.bytes / 4
