@@ -6,7 +6,6 @@
 //! gives the answers that are due.
 
 use std::sync::Arc;
-use std::time::Duration;
 use std::time::Instant;
 
 use ochre_vfio_user as vfu;
@@ -416,7 +415,7 @@ impl Machine {
             faults: &self.faults,
         };
         let mut done = match instead {
-            Some(instead) if !instead.executed => refused(view, &chain, instead.response),
+            Some(instead) if !instead.executed => self.gpu.refuse(view, &chain, instead.response),
             _ => self.gpu.execute(&mut env, &chain, index == CURSOR),
         };
         if let Some(instead) = instead {
@@ -585,29 +584,13 @@ impl Machine {
 
 /// The type of a chain's command, if it can be read.
 fn peek_kind(view: &View<'_>, chain: &Chain) -> Option<u32> {
-    peek_header(view, chain).map(|header| header.kind)
-}
-
-fn peek_header(view: &View<'_>, chain: &Chain) -> Option<Header> {
     let first = chain.readable.first()?;
     let mut bytes = [0; HEADER];
     if (first.len as usize) < HEADER {
         return None;
     }
     view.read(first.addr, &mut bytes).ok()?;
-    Some(Header::parse(&bytes))
-}
-
-/// A command that was not executed.
-fn refused(view: &View<'_>, chain: &Chain, response: u32) -> Done {
-    Done {
-        header: peek_header(view, chain).unwrap_or_default(),
-        resource: 0,
-        response,
-        body: Vec::new(),
-        took: Duration::ZERO,
-        finish: Finish::None,
-    }
+    Some(Header::parse(&bytes).kind)
 }
 
 /// Writes a response as far as there is room; returns how many bytes.

@@ -72,6 +72,38 @@ fn commands_are_refused_when_their_turn_comes() {
 }
 
 #[test]
+fn what_follows_a_refused_creation_fails_and_breaks_no_rule() {
+    let mut bench = Bench::new();
+    tell(&mut bench, "refuse create-blob out-of-memory");
+    tell(&mut bench, "refuse ctx-create unspec");
+    assert_eq!(bench.run(&create_context(1)).0, Resp::ErrUnspec.code());
+    assert_eq!(bench.run(&submit(1, &[])).0, Resp::ErrContext.code());
+    let destroy = command(Cmd::CtxDestroy, 1, &[]);
+    assert_eq!(bench.run(&destroy).0, Resp::ErrContext.code());
+    bench.ok(&create_context(1));
+    let create = create_blob(1, 3, 2, 1, 4096, &[]);
+    assert_eq!(bench.run(&create).0, Resp::ErrOutOfMemory.code());
+    assert_eq!(
+        ask(&mut bench, "log 1").unwrap(),
+        "ok create-blob:ctx=1:res=3:out-of-memory"
+    );
+    for cmd in [
+        Cmd::CtxAttachResource,
+        Cmd::CtxDetachResource,
+        Cmd::ResourceUnref,
+    ] {
+        let (kind, _) = bench.run(&on_resource(cmd, 1, 3));
+        assert_eq!(kind, Resp::ErrResource.code());
+    }
+    bench.clean();
+    // Now it is forgotten.
+    bench.run(&on_resource(Cmd::ResourceUnref, 1, 3));
+    bench.run(&destroy);
+    bench.run(&destroy);
+    assert_eq!(bench.violations(), ["resource-unknown", "context-unknown"]);
+}
+
+#[test]
 fn stalled_board_goes_on_where_it_was() {
     let mut bench = Bench::new();
     tell(&mut bench, "stall");

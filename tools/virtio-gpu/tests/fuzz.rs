@@ -233,5 +233,6 @@ fn random_commands() {
         assert_eq!(bench.machine.gpu.live(), [0; 4]);
     }
     // Otherwise nothing but the first checks was tried.
-    assert!(good > rounds * 20, "only {good} commands succeeded");
+    println!("{good} commands of {rounds} rounds succeeded");
+    assert!(good > rounds * 5, "seed {}", fuzz.seed);
 }

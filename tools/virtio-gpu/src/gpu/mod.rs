@@ -57,6 +57,8 @@ use window::Window;
 const OBJECTS_MAX: usize = 1 << 18;
 /// Pieces of guest memory that all resources together can have.
 const ENTRIES_MAX: usize = 1 << 22;
+/// Failed creations that are remembered.
+const FAILED_MAX: usize = 1 << 12;
 /// Longest name of a context.
 const NAME_MAX: u32 = 64;
 /// Bytes of the longest fixed part of a command.
@@ -151,6 +153,9 @@ pub struct Gpu {
     resources: BTreeMap<u32, Resource>,
     contexts: BTreeMap<u32, Context>,
     window: Window,
+    /// Ids of resources and contexts whose creation failed. A driver sends what follows before it
+    /// knows, so that to name them fails, but breaks no rule.
+    failed: [BTreeSet<u32>; 2],
     /// Bytes of all resources on the host's side.
     bytes: u64,
     /// Pieces of guest memory of all resources.
@@ -222,6 +227,7 @@ impl Gpu {
             resources: BTreeMap::new(),
             contexts: BTreeMap::new(),
             window: Window::new(window),
+            failed: Default::default(),
             bytes: 0,
             entries: 0,
         }
@@ -232,6 +238,7 @@ impl Gpu {
         self.resources.clear();
         self.contexts.clear();
         self.window.reset();
+        self.failed = Default::default();
         self.bytes = 0;
         self.entries = 0;
     }
@@ -299,7 +306,9 @@ impl Gpu {
             finish: Finish::None,
         };
         let mut reader = Reader::new(env.memory, &chain.readable);
-        match self.attempt(env, &mut reader, &mut done, cursor) {
+        let attempt = self.attempt(env, &mut reader, &mut done, cursor);
+        self.note(&done, attempt.is_ok());
+        match attempt {
             Ok(work) => {
                 done.response = work.response.code();
                 done.body = work.body;
@@ -313,6 +322,61 @@ impl Gpu {
             Err(Fail::Refused(response)) => done.response = response.code(),
         }
         done
+    }
+
+    /// Answers the command of a chain with a response, and does nothing else.
+    pub fn refuse(&mut self, memory: &View<'_>, chain: &Chain, response: u32) -> Done {
+        let mut reader = Reader::new(memory, &chain.readable);
+        let mut bytes = [0; HEADER];
+        let header = match reader.read(&mut bytes) {
+            Ok(()) => Header::parse(&bytes),
+            Err(_) => Header::default(),
+        };
+        let mut resource = 0;
+        if let Some((len, Some(at), _)) = Cmd::from_code(header.kind).map(shape) {
+            let mut body = [0; BODY_MAX];
+            if reader.read(&mut body[..len]).is_ok() {
+                resource = Fields(&body[at..]).u32();
+            }
+        }
+        let done = Done {
+            header,
+            resource,
+            response,
+            body: Vec::new(),
+            took: Duration::ZERO,
+            finish: Finish::None,
+        };
+        self.note(&done, false);
+        done
+    }
+
+    /// Notes whether what a command was to create exists, or that it is not named any more.
+    fn note(&mut self, done: &Done, executed: bool) {
+        let (kind, id) = match Cmd::from_code(done.header.kind) {
+            Some(
+                Cmd::ResourceCreate2d
+                | Cmd::ResourceCreate3d
+                | Cmd::CreateBlob
+                | Cmd::ResourceUnref,
+            ) => (0, done.resource),
+            Some(Cmd::CtxCreate | Cmd::CtxDestroy) => (1, done.header.ctx_id),
+            _ => return,
+        };
+        let ends = matches!(
+            Cmd::from_code(done.header.kind),
+            Some(Cmd::ResourceUnref | Cmd::CtxDestroy)
+        );
+        let exists = match kind {
+            0 => self.resources.contains_key(&id),
+            _ => self.contexts.contains_key(&id),
+        };
+        let failed = &mut self.failed[kind];
+        if executed || ends || exists {
+            failed.remove(&id);
+        } else if failed.len() < FAILED_MAX {
+            failed.insert(id);
+        }
     }
 
     fn attempt(
@@ -469,12 +533,24 @@ impl Gpu {
     }
 
     fn resource(&mut self, id: u32) -> Result<&mut Resource, Fail> {
-        let unknown = Fail::Broke(Rule::ResourceUnknown, id.into(), Resp::ErrResource);
+        let unknown = if self.failed[0].contains(&id) {
+            Fail::Refused(Resp::ErrResource)
+        } else {
+            Fail::Broke(Rule::ResourceUnknown, id.into(), Resp::ErrResource)
+        };
         self.resources.get_mut(&id).ok_or(unknown)
     }
 
+    fn unknown_context(&self, id: u32) -> Fail {
+        if self.failed[1].contains(&id) {
+            Fail::Refused(Resp::ErrContext)
+        } else {
+            Fail::Broke(Rule::ContextUnknown, id.into(), Resp::ErrContext)
+        }
+    }
+
     fn context(&mut self, id: u32) -> Result<&mut Context, Fail> {
-        let unknown = Fail::Broke(Rule::ContextUnknown, id.into(), Resp::ErrContext);
+        let unknown = self.unknown_context(id);
         self.contexts.get_mut(&id).ok_or(unknown)
     }
 
@@ -723,7 +799,7 @@ impl Gpu {
         ctx: u32,
         size: u32,
     ) -> Result<Work, Fail> {
-        let unknown = Fail::Broke(Rule::ContextUnknown, ctx.into(), Resp::ErrContext);
+        let unknown = self.unknown_context(ctx);
         let mut machine = Submission {
             memory: env.memory,
             context: self.contexts.get(&ctx).ok_or(unknown)?,
