@@ -35,6 +35,7 @@ pub(crate) mod drm_print;
 pub(crate) mod gem;
 pub(crate) mod ida;
 pub(crate) mod ioctl;
+pub(crate) mod irq_work;
 pub(crate) mod mm;
 pub(crate) mod pages;
 pub(crate) mod pci;

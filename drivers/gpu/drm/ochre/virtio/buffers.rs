@@ -266,6 +266,19 @@ impl DmaBuf {
         }
     }
 
+    /// Where the device finds it, if it is one run.
+    #[inline]
+    pub(super) fn single(&self) -> Option<Segment> {
+        match &self.pieces {
+            Some(Pieces::One(piece)) => Some(Segment {
+                addr: piece.memory.dma_address(),
+                // CAST: at most 256 KiB.
+                len: self.len as u32,
+            }),
+            _ => None,
+        }
+    }
+
     /// Where the device finds it, at most [`PIECES_MAX`] runs.
     pub(super) fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
         let mut left = self.len;

@@ -85,6 +85,7 @@ pub(super) struct Command<'a, K = Keep> {
 
 impl<'a, K> Command<'a, K> {
     /// A request and nothing else.
+    #[inline]
     pub(super) fn new(request: wire::Request) -> Self {
         Self {
             request,
@@ -96,6 +97,7 @@ impl<'a, K> Command<'a, K> {
     }
 
     /// With `payload` behind the request.
+    #[inline]
     pub(super) fn payload(self, payload: DmaBuf) -> Self {
         Self {
             payload: Some(payload),
@@ -104,6 +106,7 @@ impl<'a, K> Command<'a, K> {
     }
 
     /// `reply` gets the answer.
+    #[inline]
     pub(super) fn reply(self, reply: Arc<Reply>) -> Self {
         Self {
             reply: Some(reply),
@@ -112,6 +115,7 @@ impl<'a, K> Command<'a, K> {
     }
 
     /// With a fence that is signalled when it is over.
+    #[inline]
     pub(super) fn fence(self, fence: FenceArg<'a>) -> Self {
         Self {
             fence: Some(fence),
@@ -120,6 +124,7 @@ impl<'a, K> Command<'a, K> {
     }
 
     /// With something to keep alive, and to be told the outcome.
+    #[inline]
     pub(super) fn keep(self, keep: K) -> Self {
         Self {
             keep: Some(keep),
@@ -139,6 +144,7 @@ pub(super) struct FenceArg<'a> {
 
 impl<'a> FenceArg<'a> {
     /// The next fence of `timeline`, for when the host is through with the command.
+    #[inline]
     pub(super) fn new(slot: FenceSlot, timeline: &'a Timeline) -> Self {
         Self {
             slot,
@@ -150,17 +156,20 @@ impl<'a> FenceArg<'a> {
     }
 
     /// In the order of a ring of the command's context, if there is one.
+    #[inline]
     pub(super) fn ring(self, ring: Option<u8>) -> Self {
         Self { ring, ..self }
     }
 
     /// With an event that is sent after the fence was signalled.
+    #[inline]
     pub(super) fn event(self, event: Option<Event>) -> Self {
         Self { event, ..self }
     }
 
     /// The command has no work that goes on after the device has answered it, so the device need not
     /// make a fence: its answer is enough.
+    #[inline]
     pub(super) fn on_response(self) -> Self {
         Self {
             on_response: true,

@@ -80,6 +80,10 @@ use crate::ext::{
         WantSignal, //
     },
     drm_drv::RegisteredDevice,
+    irq_work::{
+        IrqWork,
+        Run, //
+    },
     wait::{
         new_wait_queue,
         WaitQueue, //
@@ -514,8 +518,18 @@ impl Device {
     }
 }
 
-/// Who hears the interrupts of a device.
-pub(super) struct Ears(pub(super) Arc<Device>);
+/// Who hears the interrupts of a device, and that somebody waits for a fence. Its work is to take
+/// answers that were there before somebody waited, and so raised no interrupt.
+pub(super) type Ears = IrqWork<Ear>;
+
+/// What [`Ears`] know.
+pub(super) struct Ear(pub(super) Arc<Device>);
+
+impl Run for Ear {
+    fn run(&self) {
+        self.0.drain();
+    }
+}
 
 impl Events for Ears {
     fn on_control_irq(&self) -> bool {
@@ -535,9 +549,9 @@ impl WantSignal for Ears {
     fn wanted(&self, cookie: u64) {
         let mut queue = self.0.queue.lock();
         queue.want_cookie(cookie);
-        // What is there already has to be collected by somebody who may signal fences.
-        if queue.take_hot() && queue.phase() != Phase::Gone {
-            self.0.watch_now();
+        // Not here, with the fence's lock held.
+        if queue.take_hot() {
+            self.queue();
         }
     }
 }

@@ -36,6 +36,7 @@ use super::{
     device::{
         Control,
         Device,
+        Ear,
         Ears,
         Parts,
         CONTROL_QUEUE, //
@@ -225,7 +226,7 @@ fn attach<'bound>(
     pdev: &'bound pci::Device<Core<'_>>,
     device: &Arc<Device>,
 ) -> Result<Bind<'bound>> {
-    let ears = Arc::new(Ears(device.clone()), GFP_KERNEL)?;
+    let ears = Arc::pin_init(Ears::new(Ear(device.clone())), GFP_KERNEL)?;
     // SAFETY: Goes into the driver's data, which the driver core drops at unbind.
     let interrupts =
         unsafe { Interrupts::register(pdev, &device.transport, &ears, CONTROL_QUEUE)? };

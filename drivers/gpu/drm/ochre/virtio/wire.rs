@@ -9,7 +9,10 @@
 //! copied to the device's memory in one go. What follows it (a command stream, the places of pages)
 //! is a payload of its own.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    transmute::AsBytes, //
+};
 
 use crate::ext::uapi_virtio as uapi;
 
@@ -81,16 +84,26 @@ impl Request {
     }
 
     /// What it asks for, as a number of the C header. For messages.
+    #[inline]
     pub(super) fn kind(&self) -> u32 {
         u32::from_le(self.words[TYPE])
     }
 
+    /// What the device reads.
+    #[inline]
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        let words = self.words.get(..self.len).unwrap_or(&[]);
+        AsBytes::as_bytes(words)
+    }
+
     /// All words, used or not, as the device reads them.
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(super) fn words(&self) -> [u32; REQUEST_WORDS] {
         self.words
     }
 
     /// Bytes that are used.
+    #[inline]
     pub(super) fn bytes(&self) -> u32 {
         // CAST: At most 96.
         (self.len * 4) as u32

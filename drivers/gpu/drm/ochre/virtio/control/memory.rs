@@ -59,7 +59,7 @@ pub(in crate::virtio) trait RecordMemory {
 /// answer until it has given it back.
 #[repr(C, align(64))]
 struct Record {
-    request: [u32; REQUEST_WORDS],
+    request: [u8; REQUEST_WORDS * 4],
     answer: [u32; ANSWER_WORDS],
     reserved: [u32; 14],
 }
@@ -83,7 +83,8 @@ impl DmaRecords {
 
     fn try_write_request(&self, record: usize, request: &Request) -> Result {
         let record = io_project!(&self.0, [try: record]);
-        io_project!(record, .request).copy_write(request.words());
+        let bytes = request.as_bytes();
+        io_project!(record, .request[try: ..bytes.len()]).copy_from_slice(bytes);
         io_write!(record, .answer[build: 0], 0);
         Ok(())
     }

@@ -730,14 +730,19 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         };
         let slot = hardware.ring.claim().ok_or(EBUSY)?;
         let reply = record.reply.as_ref().and_then(|reply| reply.buf());
-        let pushed = match (&record.payload, reply) {
-            // The usual ones, without walking lists.
-            (None, None) => hardware.ring.push(slot, &[request], &[answer]),
-            (payload, reply) => {
-                let readable = payload.iter().flat_map(DmaBuf::segments);
+        let single = record.payload.as_ref().and_then(DmaBuf::single);
+        let pushed = match (&record.payload, single, reply) {
+            // The usual ones, without a list.
+            (None, _, None) => hardware.ring.push(slot, &[request], &[answer]),
+            (_, Some(payload), None) => {
+                let readable = [request, payload];
+                hardware.ring.push(slot, &readable, &[answer])
+            }
+            (payload, _, reply) => {
                 let mut chain = Chain::new();
                 chain.push(request);
-                readable.for_each(|segment| chain.push(segment));
+                let payload = payload.iter().flat_map(DmaBuf::segments);
+                payload.for_each(|segment| chain.push(segment));
                 let middle = chain.len;
                 match reply {
                     Some(buf) => buf.segments().for_each(|segment| chain.push(segment)),
