@@ -50,14 +50,42 @@ pub(super) struct Show {
 }
 
 impl Show {
-    /// Takes a place for `len` bytes in the window. [`ENOSPC`], [`ENOMEM`].
+    /// Takes a place for `len` bytes in the window. Waits, interruptibly and with no lock held, if
+    /// there is none but one is about to come back.
+    ///
+    /// [`ENOSPC`], [`ENOMEM`], [`ENODEV`], [`ERESTARTSYS`].
     pub(super) fn new(device: &Arc<Device>, window: &Window, len: u64) -> Result<Self> {
         Ok(Self {
             unmap: CleanupNode::new(GFP_KERNEL_ACCOUNT)?,
             reply: Reply::new(device, ANSWER_BYTES)?,
-            place: window.take(len)?,
+            place: match window.take(len) {
+                Err(error) if error == ENOSPC && window.is_being_left() => {
+                    catch_up(device)?;
+                    window.take(len)?
+                }
+                taken => taken?,
+            },
         })
     }
+}
+
+/// Waits until the device has answered all that it was told before, and drops what that kept alive:
+/// a program that has freed a blob expects its place to be free.
+#[cold]
+fn catch_up(device: &Arc<Device>) -> Result {
+    let reply = Reply::new(device, wire::DISPLAY_INFO_BYTES)?;
+    let mut room = device.reserve(1)?;
+    let command = Command::new(wire::get_display_info()).reply(reply.clone());
+    device.submit(&mut room, command);
+    drop(room);
+    device.flush();
+    match reply.wait(None) {
+        Err(error) if error == ERESTARTSYS || error == ENODEV => return Err(error),
+        // Refused or lost in a reset, it says that all before it is over.
+        _ => {}
+    }
+    device.tidy();
+    Ok(())
 }
 
 /// Where the CPU finds a blob.
@@ -173,7 +201,8 @@ impl View {
     pub(super) fn withdraw(&self, device: &Arc<Device>, generation: u64, id: u32) {
         let state = mem::replace(&mut *self.state.lock(), State::Refused(ENODEV));
         // What the device has refused by now, it will refuse again: without harm.
-        if let State::Asked(show) | State::Shown(show, _) = state {
+        if let State::Asked(mut show) | State::Shown(mut show, _) = state {
+            show.place.leave();
             device.submit_cleanup(
                 show.unmap,
                 generation,

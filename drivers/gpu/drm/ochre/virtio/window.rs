@@ -10,6 +10,12 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
         Arc,
         Mutex, //
     }, //
@@ -55,6 +61,11 @@ impl Window {
             block,
         })
     }
+
+    /// Whether a place is about to come back.
+    pub(super) fn is_being_left(&self) -> bool {
+        self.space.leaving.load(Acquire) != 0
+    }
 }
 
 /// A part of the window. Dropping it gives it back.
@@ -69,6 +80,14 @@ impl Place {
         self.block.offset
     }
 
+    /// Takes note that the device is being told to show nothing there any more.
+    pub(super) fn leave(&mut self) {
+        if !self.block.leaving {
+            self.block.leaving = true;
+            self.block.space.leaving.add(1, Relaxed);
+        }
+    }
+
     /// Where the CPU finds it.
     pub(super) fn range(&self) -> &WindowRange {
         &self.range
@@ -80,6 +99,8 @@ impl Place {
 struct Space {
     /// What the place of a blob is a multiple of, in bytes.
     align: u64,
+    /// How many parts in use are about to come back.
+    leaving: Atomic<usize>,
     /// A leaf: nothing else is taken while it is held.
     #[pin]
     buddy: Mutex<Buddy>,
@@ -95,6 +116,7 @@ impl Space {
         Arc::pin_init(
             pin_init!(Self {
                 align,
+                leaving: Atomic::new(0),
                 buddy <- new_mutex!(buddy, "ochre_window"),
             }),
             GFP_KERNEL,
@@ -108,6 +130,7 @@ impl Space {
             space: this.clone(),
             // A contiguous allocation is one piece, so it has a start.
             offset: allocation.contiguous_start().unwrap_or(0),
+            leaving: false,
             allocation: Some(allocation),
         })
     }
@@ -117,6 +140,8 @@ impl Space {
 struct Block {
     space: Arc<Space>,
     offset: u64,
+    /// It is about to come back.
+    leaving: bool,
     /// [`None`] only while it is dropped.
     allocation: Option<Allocation>,
 }
@@ -125,6 +150,9 @@ impl Drop for Block {
     fn drop(&mut self) {
         if let Some(allocation) = self.allocation.take() {
             self.space.buddy.lock().free(allocation, Contents::Dirty);
+        }
+        if self.leaving {
+            self.space.leaving.fetch_sub(1, Release);
         }
     }
 }
