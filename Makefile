@@ -69,6 +69,7 @@ bench-document: setup ## put the figures of `make bench` into the documentation;
 test-mesa: setup ## stock Mesa on virtio-gpu, Ochre beside the kernel's driver; SHORT=1, PIGLIT=quick_gl, DOC=1
 	@tools/setup/stage
 	@tools/testing/mesa $(if $(filter 1,$(SHORT)),--short) $(T)
+	@$(if $(T),,tools/testing/mesa-endure $(if $(filter 1,$(SHORT)),--short))
 
 format: setup ## format all Rust as the checks want it
 	@tools/testing/static --format
