@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Defects of the C driver. The names say what a driver without them does: Ochre has to, and on C
-//! (the group virtio-c) each has to show that it does not. The last ones leave the C driver, and its
+//! (the group virtio-c-defects) each has to show that it does not. The last ones leave the C driver, and its
 //! processes, in a state from which only a boot helps.
 
 use std::os::fd::AsFd;
