@@ -59,6 +59,8 @@ use crate::{
 pub(in crate::virtio) const SEGMENTS_MAX: usize = 1 + PIECES_MAX + 1;
 /// With one of so many places in use, answers are taken although nobody waits for them.
 const REAP_SHARE: usize = 8;
+/// Who waits for room waits until one of so many commands in flight is over.
+const STRIDE_SHARE: u32 = 8;
 /// Places in the ring that only [`Queue::ask`] uses, so that a ring full of fences does not look like
 /// a silent device.
 const KEPT_PLACES: usize = 1;
@@ -435,7 +437,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
     pub(in crate::virtio) fn wait_for_room(&mut self, waits: bool) {
         if waits {
             self.waiting += 1;
-            self.set_target(self.popped.wrapping_add(1));
+            self.set_target(self.popped.wrapping_add(self.stride()));
         } else {
             self.waiting = self.waiting.saturating_sub(1);
         }
@@ -519,26 +521,19 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
     pub(in crate::virtio) fn submit(
         &mut self,
         generation: u64,
-        command: Command<'_, K>,
+        mut command: Command<'_, K>,
     ) -> Option<FenceRef> {
         self.promised = self.promised.saturating_sub(1);
         let order = self.next_order();
         let verdict = self.refusal(generation);
-        let Command {
-            mut request,
-            payload,
-            reply,
-            fence: arg,
-            keep,
-        } = command;
         // There is one: it was promised.
         let index = self.take_free()?;
 
         let mut seen = None;
         let mut plain = true;
-        let mut wanted = reply.is_some();
+        let mut wanted = command.reply.is_some();
         let (mut fence, mut event) = (None, None);
-        if let Some(arg) = arg {
+        if let Some(arg) = command.fence.take() {
             let FenceArg {
                 slot,
                 timeline,
@@ -564,35 +559,33 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
             if !on_response {
                 plain = false;
                 self.last_fence += 1;
-                request.set_fence(self.last_fence, ring);
+                command.request.set_fence(self.last_fence, ring);
             }
         }
-        if let Some(record) = self.record(index) {
-            *record = Record {
-                state: State::Staged,
-                next: NONE,
-                order,
-                fence,
-                event,
-                keep,
-                reply,
-                payload,
-                node: None,
-                result: Ok(()),
-                plain,
-                wanted,
-                plain_before: 0,
-                sent_at: 0,
-                kind: request.kind(),
-                bytes: request.bytes(),
-            };
+        if let Some(record) = self.records.get_mut(usize::from(index)) {
+            // Field by field, since each of them is large and most are empty.
+            record.state = State::Staged;
+            record.next = NONE;
+            record.order = order;
+            record.fence = fence;
+            record.event = event;
+            record.keep = command.keep.take();
+            record.reply = command.reply.take();
+            record.payload = command.payload.take();
+            record.result = Ok(());
+            record.plain = plain;
+            record.wanted = wanted;
+            record.kind = command.request.kind();
+            record.bytes = command.request.bytes();
         }
         if verdict.is_err() {
             self.end(index, verdict);
             return seen;
         }
         if let Some(hardware) = &self.hardware {
-            hardware.memory.write_request(index.into(), &request);
+            hardware
+                .memory
+                .write_request(index.into(), &command.request);
         }
         if self.urgent || (self.nothing_staged() && self.free_places() > KEPT_PLACES) {
             self.send(index);
@@ -812,6 +805,13 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         }
     }
 
+    /// How many commands have to be over for somebody who waits for room: not each single one, or each
+    /// would cost an interrupt and a switch of context. (If they take long, the worker is faster.)
+    fn stride(&self) -> u32 {
+        // CAST: Fewer than there are records.
+        (self.in_flight as u32 / STRIDE_SHARE).max(1)
+    }
+
     /// Asks for an interrupt when the plain ones before the record are answered and one more.
     fn aim_at(&mut self, plain_before: u32) {
         let before = plain_before.wrapping_sub(self.plain_answered);
@@ -858,7 +858,8 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         // The next one, if what was aimed at has come and somebody still waits.
         let ahead = self.target.wrapping_sub(self.popped);
         if ahead == 0 || ahead > u32::from(u16::MAX) || ahead as usize > self.in_flight {
-            self.target = self.popped.wrapping_add(1);
+            let stride = if self.wanted == 0 { self.stride() } else { 1 };
+            self.target = self.popped.wrapping_add(stride);
         }
         self.arm()
     }
