@@ -52,6 +52,7 @@ use super::{
 };
 
 mod array;
+mod bare;
 mod fault;
 mod mapping;
 mod prime;
@@ -108,6 +109,8 @@ struct Funcs {
     table: bindings::drm_gem_object_funcs,
     /// The function that `table.free` ends with.
     free: Option<unsafe extern "C" fn(*mut bindings::drm_gem_object)>,
+    /// Of the object that has them.
+    layout: bare::Layout,
 }
 
 /// Where a buffer counts in `fdinfo`.
@@ -124,6 +127,10 @@ pub(crate) trait BoOps: DriverObject
 where
     Self::Driver: drm::Driver<Object = Object<Self>>,
 {
+    /// Whether objects have a shared memory file, for [`PinnedPages::new`]. Without one they cost less.
+    /// (The first of all has one in any case.)
+    const MEMORY_FILE: bool = true;
+
     /// The static that holds this type's functions; no other type may return the same.
     fn table() -> &'static ObjectTable;
 
@@ -204,6 +211,9 @@ where
     if size == 0 || size % PAGE_SIZE != 0 {
         return Err(EINVAL);
     }
+    if let (false, Some(funcs)) = (T::MEMORY_FILE, T::table().funcs.get()) {
+        return bare::make(dev, size, args, funcs);
+    }
     let obj = Object::<T>::new(dev, size, args)?;
     let raw = IntoGEMObject::as_raw(&*obj);
 
@@ -223,6 +233,7 @@ where
             ..original
         },
         free: original.free,
+        layout: bare::Layout::of(&*obj),
     })?;
     // SAFETY: Nobody else knows the object yet. The new functions do all that the old ones did.
     unsafe { (*raw).funcs = ptr::from_ref(funcs).cast() };

@@ -29,6 +29,7 @@ use kernel::{
 };
 
 use super::{
+    bare,
     BoOps,
     CpuPage, //
 };
@@ -154,14 +155,17 @@ impl PinnedPages {
     /// Takes the memory of `obj` into use. What it contained before it was last dropped is still
     /// there; at first it is zeros.
     ///
-    /// Sleeps and allocates.
+    /// Sleeps and allocates. [`EINVAL`] if it has no memory file ([`BoOps::MEMORY_FILE`]).
     pub(crate) fn new<T: BoOps>(obj: &Object<T>) -> Result<Self>
     where
         T::Driver: drm::Driver<Object = Object<T>>,
     {
+        if !bare::has_file(obj) {
+            return Err(EINVAL);
+        }
         let raw = IntoGEMObject::as_raw(obj);
-        // SAFETY: Objects of `Object` are made with `drm_gem_object_init()`, which gives them a
-        // shared memory file of their size that they keep; no descriptor refers to it.
+        // SAFETY: The object has a shared memory file of its size, from `drm_gem_object_init()`, which
+        // it keeps; no descriptor refers to it.
         let pages = unsafe {
             let file = ARef::from(File::from_raw_file((*raw).filp));
             shmem::Pages::pin(file, (*raw).size >> PAGE_SHIFT)?
@@ -173,8 +177,8 @@ impl PinnedPages {
         })
     }
 
-    /// Makes memory for `obj`, as large as it is and zeroed, in place of that of its memory file, which
-    /// stays empty. For an object whose memory stays where it is until it goes: it costs less.
+    /// Makes memory for `obj`, as large as it is and zeroed, without a file. For an object whose memory
+    /// stays where it is until it goes: it costs less.
     ///
     /// As [`Pages::new`](pages::Pages::new).
     pub(crate) fn alloc<T: BoOps>(obj: &Object<T>) -> Result<Self>
