@@ -210,7 +210,7 @@ fn create(dev: &IoctlDevice, wanted: &Wanted, origin: Origin<'_>) -> Result<ARef
         wanted.size,
         count,
     );
-    let mut command = Command::new(request).keep(Keep::Object(obj.clone().into()));
+    let mut command = Command::new(request).keep(Keep::Verdict(obj.verdict().clone()));
     if let Some((entries, _)) = pages {
         command = command.payload(entries);
     }

@@ -91,6 +91,7 @@ pub(super) struct Remains {
 pub(crate) struct Args {
     device: Arc<Device>,
     blob: Option<Blob>,
+    verdict: Arc<Verdict>,
     remains: KBox<Remains>,
     unref: CleanupNode,
 }
@@ -105,7 +106,7 @@ pub(crate) struct Bo {
     /// The device's generation when it was told to make the resource. Empty before.
     created: SetOnce<u64>,
     /// What the device answered to the commands that used it.
-    verdict: Verdict,
+    verdict: Arc<Verdict>,
     #[pin]
     view: View,
     /// Both full until it is dropped.
@@ -132,7 +133,7 @@ impl Bo {
     }
 
     /// Where the device's answers are noted.
-    pub(super) fn verdict(&self) -> &Verdict {
+    pub(super) fn verdict(&self) -> &Arc<Verdict> {
         &self.verdict
     }
 
@@ -208,6 +209,7 @@ impl Args {
         Ok(Self {
             device: device.clone(),
             blob,
+            verdict: Arc::new(Verdict::new(), GFP_KERNEL_ACCOUNT)?,
             remains: KBox::new(remains, GFP_KERNEL_ACCOUNT)?,
             unref: CleanupNode::new(GFP_KERNEL_ACCOUNT)?,
         })
@@ -303,7 +305,7 @@ impl gem::DriverObject for Bo {
             size: u64::try_from(size)?,
             blob: args.blob,
             created: SetOnce::new(),
-            verdict: Verdict::new(),
+            verdict: args.verdict,
             view <- View::new(),
             remains: Some(args.remains),
             unref: Some(args.unref),
@@ -324,7 +326,7 @@ impl gem::DriverObject for Bo {
             let mut room = device.reserve(1)?;
             context.check(room.generation())?;
             let request = wire::ctx_attach_resource(context.id(), obj.id);
-            let keep = Keep::Object(ARef::from(obj).into());
+            let keep = Keep::Verdict(obj.verdict.clone());
             device.submit(&mut room, Command::new(request).keep(keep));
         }
         device.flush();
@@ -348,6 +350,8 @@ impl gem::DriverObject for Bo {
 }
 
 impl BoOps for Bo {
+    const MEMORY_FILE: bool = false;
+
     fn table() -> &'static ObjectTable {
         &TABLE
     }

@@ -66,9 +66,18 @@ pub(super) trait Kept: Send {
     /// The command is over. Runs once, before its fence is signalled, with the queue's lock and
     /// interrupts off: atomics only.
     fn done(&self, result: Result);
+
+    /// Whether it may be dropped in any context, with the queue's lock, and so at once.
+    fn drops_anywhere(&self) -> bool {
+        false
+    }
 }
 
 impl Kept for Keep {
+    fn drops_anywhere(&self) -> bool {
+        Keep::drops_anywhere(self)
+    }
+
     fn done(&self, result: Result) {
         Keep::done(self, result);
     }

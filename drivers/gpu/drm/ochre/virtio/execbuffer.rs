@@ -96,7 +96,7 @@ impl<'a> Target<'a> {
 
     /// Waits for a fence that the stream comes after. What it comes after anyway, by the order of
     /// its timeline, needs no wait.
-    fn wait_for(&self, device: &Device, fence: &FenceRef) -> Result {
+    fn wait_for(&self, device: &Arc<Device>, fence: &FenceRef) -> Result {
         fence.try_for_each(|fence| {
             if fence.context() == self.timeline.context() {
                 return Ok(());
@@ -154,10 +154,16 @@ pub(super) fn ioctl(
     )?;
     let target = Target::new(dev, file, args)?;
 
-    let (handles, count) = (args.bo_handles, args.num_bo_handles);
-    let objs = ObjectArray::<Bo>::lookup(file, handles, count, limits::EXEC_BOS_MAX)?;
+    let objs = match args.num_bo_handles {
+        0 => None,
+        count => {
+            let (handles, max) = (args.bo_handles, limits::EXEC_BOS_MAX);
+            let objs = ObjectArray::<Bo>::lookup(file, handles, count, max)?;
+            Some(Arc::new(objs, GFP_KERNEL_ACCOUNT)?)
+        }
+    };
     let stream = read_stream(dev, args.command, len)?;
-    let fenced = wants_fd || target.polled || !outs.is_empty() || !objs.is_empty();
+    let fenced = wants_fd || target.polled || !outs.is_empty() || objs.is_some();
     let fence = match fenced {
         true => Some(Fence::prealloc(GFP_KERNEL_ACCOUNT)?),
         false => None,
@@ -173,9 +179,18 @@ pub(super) fn ioctl(
         )),
         false => None,
     };
-    let signals = Signals::read(file, &outs)?;
+    let signals = match outs.is_empty() {
+        true => None,
+        false => Some(Signals::read(file, &outs)?),
+    };
 
-    let waited = Waited::read(file, &ins, |fence| target.wait_for(device, &fence))?;
+    let waited = match ins.is_empty() {
+        true => None,
+        false => {
+            let wait = |fence| target.wait_for(device, &fence);
+            Some(Waited::read(file, &ins, wait)?)
+        }
+    };
     if args.flags & uapi::VIRTGPU_EXECBUF_FENCE_FD_IN != 0 {
         let fence = sync_file::fence_of(args.fence_fd)?;
         target.wait_for(device, &fence)?;
@@ -183,7 +198,7 @@ pub(super) fn ioctl(
 
     let mut room = device.reserve(1)?;
     target.context.check(room.generation())?;
-    for obj in objs.iter() {
+    for obj in objs.iter().flat_map(|objs| objs.iter()) {
         obj.check(room.generation())?;
     }
     let mut command = Command::new(wire::submit_3d(target.context.id(), args.size));
@@ -196,20 +211,24 @@ pub(super) fn ioctl(
             .event(event);
         command = command.fence(arg);
     }
-    let fence = if objs.is_empty() {
-        device.submit(&mut room, command)
-    } else {
-        // The command has them, and may be over before they are unlocked.
-        let objs = Arc::new(objs, GFP_KERNEL_ACCOUNT)?;
-        let command = command.keep(Keep::Objects(objs.clone()));
-        objs.publish(Usage::Write, || device.submit(&mut room, command))?
+    let fence = match objs {
+        None => device.submit(&mut room, command),
+        // The command has them, too, and may be over before they are unlocked.
+        Some(objs) => {
+            let command = command.keep(Keep::Objects(objs.clone()));
+            objs.publish(Usage::Write, || device.submit(&mut room, command))?
+        }
     };
     drop(room);
     device.flush();
 
-    waited.reset();
+    if let Some(waited) = waited {
+        waited.reset();
+    }
     if let Some(fence) = fence {
-        signals.publish(&fence);
+        if let Some(signals) = signals {
+            signals.publish(&fence);
+        }
         if let Some((fd, mut file)) = out_fence {
             file.set_fence(&fence);
             args.fence_fd = file.install(fd);

@@ -25,7 +25,8 @@ use crate::ext::gem::{
 /// What belongs to a command in flight. Made before the command is sent, so that nothing has to be
 /// allocated then, and dropped in process context after the answer.
 pub(super) enum Keep {
-    /// Whoever wants to know whether the device refused.
+    /// Whoever wants to know whether the device refused. (A command that makes or attaches a resource
+    /// need not keep the BO: what unmakes it comes after it in the queue.)
     Verdict(Arc<Verdict>),
     /// The BO that the command uses.
     Object(ObjectRef<Bo>),
@@ -44,6 +45,11 @@ pub(super) enum Keep {
 }
 
 impl Keep {
+    /// Whether it may be dropped in any context.
+    pub(super) fn drops_anywhere(&self) -> bool {
+        matches!(self, Self::Verdict(_))
+    }
+
     /// Called once with the device's answer, before the command's fence is signalled.
     ///
     /// May run in the interrupt handler: atomics only.

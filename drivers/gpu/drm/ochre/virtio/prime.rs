@@ -159,7 +159,7 @@ pub(super) fn import(dev: &IoctlDevice, buf: &DmaBuf) -> Result<ARef<BoObject>> 
         let request = wire::resource_create_blob(0, obj.id(), mem, flags, 0, size, count);
         let command = Command::new(request)
             .payload(entries)
-            .keep(Keep::Object(obj.clone().into()));
+            .keep(Keep::Verdict(obj.verdict().clone()));
         obj.set_created(room.generation());
         loan.resource.populate((obj.id(), room.generation()));
         device.submit(&mut room, command);

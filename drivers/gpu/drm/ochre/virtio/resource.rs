@@ -97,10 +97,10 @@ pub(super) fn create(dev: &IoctlDevice, kind: &Kind, size: u64) -> Result<ARef<B
     let mut room = device.reserve(2)?;
     let create = Command::new(kind.request(obj.id()))
         .fence(FenceArg::new(fence, device.timeline()).on_response())
-        .keep(Keep::Object(obj.clone().into()));
+        .keep(Keep::Verdict(obj.verdict().clone()));
     let attach = Command::new(wire::resource_attach_backing(obj.id(), count))
         .payload(entries)
-        .keep(Keep::Object(obj.clone().into()));
+        .keep(Keep::Verdict(obj.verdict().clone()));
     obj.resv().publish(Usage::Write, || {
         obj.set_created(room.generation());
         device.submit(&mut room, create)

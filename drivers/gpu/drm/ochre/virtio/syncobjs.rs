@@ -85,7 +85,6 @@ impl Array {
 }
 
 /// The sync objects to wait for, all of which have been waited for.
-#[derive(Default)]
 pub(super) struct Waited {
     /// Those that are to be empty afterwards.
     resets: KVec<ARef<Syncobj>>,
@@ -101,7 +100,9 @@ impl Waited {
         array: &Array,
         mut wait: impl FnMut(FenceRef) -> Result,
     ) -> Result<Self> {
-        let mut this = Self::default();
+        let mut this = Self {
+            resets: KVec::new(),
+        };
         for index in 0..array.count {
             let element = array.read(index)?;
             if element.flags & !uapi::VIRTGPU_EXECBUF_SYNCOBJ_RESET != 0 {
@@ -132,7 +133,6 @@ struct Signal {
 }
 
 /// The sync objects to signal.
-#[derive(Default)]
 pub(super) struct Signals(KVec<Signal>);
 
 impl Signals {

@@ -59,8 +59,13 @@ impl Show {
             unmap: CleanupNode::new(GFP_KERNEL_ACCOUNT)?,
             reply: Reply::new(device, ANSWER_BYTES)?,
             place: match window.take(len) {
-                Err(error) if error == ENOSPC && window.is_being_left() => {
-                    catch_up(device)?;
+                Err(error) if error == ENOSPC => {
+                    // Blobs that are only kept by commands that are over go with them.
+                    device.reap();
+                    device.tidy();
+                    if window.is_being_left() {
+                        catch_up(device)?;
+                    }
                     window.take(len)?
                 }
                 taken => taken?,

@@ -7,10 +7,13 @@ use core::ops::Deref;
 use kernel::{
     drm::gem::BaseObject,
     prelude::*,
-    sync::atomic::{
-        Acquire,
-        Atomic,
-        Release, //
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc, //
     },
     time, //
 };
@@ -75,7 +78,12 @@ impl<W: Deref<Target = Waiter> + Send + Sync> FenceCallback for Tell<W> {
 ///
 /// Sleeps, interruptibly: no lock may be held. [`ENODEV`]: the device went away first;
 /// [`ERESTARTSYS`].
-pub(super) fn wait_for(device: &Device, fence: &DmaFence) -> Result {
+pub(super) fn wait_for(device: &Arc<Device>, fence: &DmaFence) -> Result {
+    if fence.is_signaled() {
+        return Ok(());
+    }
+    // The answer may be there, with nobody having looked for it; that is cheaper than an interrupt.
+    device.reap();
     if fence.is_signaled() {
         return Ok(());
     }
@@ -107,14 +115,16 @@ pub(super) fn ioctl(
         return Err(EINVAL);
     }
     let obj = BoObject::lookup_handle(file, args.handle)?;
-    let idle = if args.flags & uapi::VIRTGPU_WAIT_NOWAIT != 0 {
-        // Nobody has waited, so nobody may have looked for the answer.
+    let mut idle = obj.resv().is_signaled(Usage::Read);
+    if !idle {
+        // As in `wait_for`.
         device.reap();
-        obj.resv().is_signaled(Usage::Read)
-    } else {
+        idle = obj.resv().is_signaled(Usage::Read);
+    }
+    if !idle && args.flags & uapi::VIRTGPU_WAIT_NOWAIT == 0 {
         let timeout = time::msecs_to_jiffies(limits::WAIT_SECONDS * 1000);
-        obj.resv().wait(Usage::Read, Some(timeout))? == WaitOutcome::Signaled
-    };
+        idle = obj.resv().wait(Usage::Read, Some(timeout))? == WaitOutcome::Signaled;
+    }
     if !idle {
         return Err(EBUSY);
     }

@@ -1024,7 +1024,12 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
                 result,
             });
         }
-        if record.keep.is_some() || record.node.is_some() {
+        // Empty by now, so it is only memory.
+        record.node = None;
+        if record.keep.as_ref().is_some_and(K::drops_anywhere) {
+            record.keep = None;
+        }
+        if record.keep.is_some() {
             record.state = State::Dead;
             self.dead.push(&mut self.records, index);
         } else {
@@ -1038,7 +1043,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
             let record = self.record(index)?;
             let dead = Dead {
                 _keep: record.keep.take(),
-                _node: record.node.take(),
+                _node: None,
             };
             self.put_free(index);
             self.pump();
