@@ -209,8 +209,7 @@ impl Context {
         self.live.as_ref()
     }
 
-    /// The context. Makes a plain one, with the task's name, if there is none; whoever calls has
-    /// to flush.
+    /// The context. Makes a plain one, with the task's name, if there is none.
     ///
     /// May wait, interruptibly, for room: no lock may be held.
     pub(super) fn get_or_make(&self, device: &Arc<Device>) -> Result<&Live> {
@@ -222,6 +221,8 @@ impl Context {
             Err(error) if error == EEXIST => {}
             result => result?,
         }
+        // What the caller does next may fail, and then nobody would.
+        device.flush();
         self.get().ok_or(ENODEV)
     }
 

@@ -346,8 +346,17 @@ impl Device {
 
     #[cold]
     fn wait_for_room(self: &Arc<Self>, count: usize) -> Result<Attempt> {
+        // What was sent and not shown yet would not make any.
+        self.flush();
         self.drain();
-        self.queue.lock().wait_for_room(true);
+        let hot = {
+            let mut queue = self.queue.lock();
+            queue.wait_for_room(true);
+            queue.take_hot()
+        };
+        if hot {
+            self.drain();
+        }
         let outcome = loop {
             let mut attempt = Attempt::Wait;
             let waited = self.room.wait_interruptible(None, || {

@@ -163,6 +163,8 @@ impl Device {
     fn look(self: &Arc<Self>) {
         let mut dog = self.watchdog.lock();
         let elapsed_ms = dog.elapsed_ms(timekeeping::monotonic_nanos());
+        // An ioctl that failed may have left a notification to us.
+        self.flush();
         self.drain();
         self.tidy();
         self.buffers().trim();

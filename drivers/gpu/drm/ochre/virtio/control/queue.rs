@@ -532,6 +532,9 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         let mut seen = None;
         let mut plain = true;
         let mut wanted = command.reply.is_some();
+        // A program that waits for an event does not wait for the fence.
+        let polled = |arg: &FenceArg<'_>| arg.event.is_some();
+        wanted |= command.fence.as_ref().is_some_and(polled);
         let (mut fence, mut event) = (None, None);
         if let Some(arg) = command.fence.take() {
             let FenceArg {
