@@ -57,6 +57,12 @@ impl<T: Run> IrqWork<T> {
         unsafe { bindings::irq_work_queue(self.work.get()) }
     }
 
+    /// Waits until it is neither pending nor running. Sleeps.
+    pub(crate) fn sync(&self) {
+        // SAFETY: The work is initialised and pinned.
+        unsafe { bindings::irq_work_sync(self.work.get()) };
+    }
+
     /// # Safety
     ///
     /// `work` is part of a `Self` that was queued.
@@ -78,8 +84,7 @@ impl<T: Run> Deref for IrqWork<T> {
 #[pinned_drop]
 impl<T: Run> PinnedDrop for IrqWork<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: The work is initialised.
-        unsafe { bindings::irq_work_sync(self.work.get()) };
+        self.sync();
     }
 }
 

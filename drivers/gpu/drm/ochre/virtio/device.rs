@@ -151,6 +151,8 @@ pub(super) struct Device {
     pub(super) gone: AtomicFlag,
     /// The device has to be notified.
     notify_due: AtomicFlag,
+    /// Somebody drops what is left of a device that is gone.
+    clearing: AtomicFlag,
     pub(super) notify: SetOnce<Notify>,
     pub(super) vectors: SetOnce<Vectors>,
 
@@ -224,6 +226,7 @@ impl Device {
                 room <- new_wait_queue!("ochre_virtio_room"),
                 gone: AtomicFlag::new(false),
                 notify_due: AtomicFlag::new(false),
+                clearing: AtomicFlag::new(false),
                 notify: SetOnce::new(),
                 vectors: SetOnce::new(),
                 gone_fence <- new_mutex!(Some(gone_fence), "ochre_virtio_gone"),
@@ -418,8 +421,7 @@ impl Device {
             self.drain();
         }
         if gone {
-            // Nobody else will.
-            self.tidy();
+            self.clear();
         }
         fence
     }
@@ -449,8 +451,7 @@ impl Device {
             self.drain();
         }
         if gone {
-            // Nobody else will.
-            self.tidy();
+            self.clear();
         }
     }
 
@@ -470,8 +471,13 @@ impl Device {
     }
 
     /// Takes what the device has answered by now, also if nobody has asked for an interrupt.
+    ///
+    /// In process context, as [`Self::tidy`].
     pub(super) fn reap(self: &Arc<Self>) {
         self.drain();
+        if self.gone.load(Acquire) {
+            self.clear();
+        }
     }
 
     /// Takes all answers and tells whoever wants to know. In any context, with no lock held.
@@ -503,6 +509,28 @@ impl Device {
         }
         if waits {
             self.room.wake_all();
+        }
+    }
+
+    /// Tells and drops all that is left of a device that is gone, as nobody else will. As
+    /// [`Self::tidy`].
+    ///
+    /// One does it for all: dropping a BO leads here again, which would take more and more of the
+    /// stack.
+    pub(super) fn clear(self: &Arc<Self>) {
+        // Ends, since nothing is sent any more: each turn but the last drops something.
+        loop {
+            if self.clearing.xchg(true, Full) {
+                return;
+            }
+            self.drain();
+            self.tidy();
+            self.clearing.xchg(false, Full);
+            // Somebody may have left something to us meanwhile.
+            let mut queue = self.queue.lock();
+            if queue.is_collecting() || !queue.has_leftovers() {
+                return;
+            }
         }
     }
 

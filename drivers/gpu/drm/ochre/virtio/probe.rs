@@ -86,8 +86,24 @@ pub(crate) struct Driver;
 pub(crate) struct Bind<'bound> {
     // Before the DRM device, since a handler may hold the last reference to one of its BOs.
     _interrupts: Interrupts<'bound, Ears>,
+    _deaf: Deaf,
     _registration: drm::Registration<'bound, driver::Driver>,
     device: Settled,
+}
+
+/// Ears that hear nothing any more when this has been dropped.
+///
+/// Their work tells outcomes in an interrupt, and each fence that it has not told has a reference to
+/// them. Neither they nor the DRM device may lose their last reference there.
+struct Deaf(Arc<Ears>);
+
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        self.0 .0.settle();
+        self.0.sync();
+        // What it left, if it was telling just now.
+        self.0 .0.settle();
+    }
 }
 
 /// A device that is settled when nobody is told of its interrupts any more.
@@ -231,7 +247,7 @@ fn attach<'bound>(
     let interrupts =
         unsafe { Interrupts::register(pdev, &device.transport, &ears, CONTROL_QUEUE)? };
     device.vectors.populate(interrupts.vectors());
-    device.listen(ears);
+    device.listen(ears.clone());
     device.start()?;
     let capsets = read_capsets(pdev, device)?;
     device.set_capsets(capsets);
@@ -249,6 +265,7 @@ fn attach<'bound>(
     ));
     Ok(Bind {
         _interrupts: interrupts,
+        _deaf: Deaf(ears),
         _registration: registration,
         device: Settled(device.clone()),
     })

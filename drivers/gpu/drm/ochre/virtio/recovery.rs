@@ -169,7 +169,8 @@ impl Device {
         }
         // An error says that the device was not there to be reset.
         let _ = self.silence();
-        self.abandon(ENODEV);
+        self.queue.lock().abandon(ENODEV);
+        self.clear();
     }
 
     /// The device is being unbound, or the machine goes down: ends everything. No hardware access
@@ -185,6 +186,7 @@ impl Device {
         };
         drop(hardware);
         drop(ears);
+        self.watchdog.lock().let_go();
         self.buffers().clear();
         *self.registered.lock() = None;
     }
@@ -198,8 +200,7 @@ impl Device {
 
     /// Drops what is left, when no interrupt handler runs any more.
     pub(super) fn settle(self: &Arc<Self>) {
-        self.drain();
-        self.tidy();
+        self.clear();
         self.buffers().clear();
     }
 }

@@ -96,7 +96,8 @@ pub(super) struct Watchdog {
     liveness: Liveness,
     /// The CPU's monotonic clock at the last look.
     looked_ns: Option<i64>,
-    ping: Arc<Reply>,
+    /// For the answer when the device is asked; [`None`] when it is asked no more.
+    ping: Option<Arc<Reply>>,
     /// Resets since the device has answered something.
     strikes: u32,
     /// What it had answered at the last reset.
@@ -110,7 +111,7 @@ impl Watchdog {
         Self {
             liveness: Liveness::new(timeout_ms),
             looked_ns: None,
-            ping,
+            ping: Some(ping),
             strikes: 0,
             answered_at_reset: 0,
         }
@@ -123,6 +124,11 @@ impl Watchdog {
         };
         let ms = now_ns.saturating_sub(before) / 1_000_000;
         u32::try_from(ms).map_or(LOOK_MAX_MS, |ms| ms.min(LOOK_MAX_MS))
+    }
+
+    /// Gives up the memory that the device can write.
+    pub(super) fn let_go(&mut self) {
+        self.ping = None;
     }
 
     /// Takes note of a reset. Returns whether it is one too many.
@@ -207,10 +213,10 @@ impl Device {
 
     /// Sends a command that the device answers at once, if it lives.
     fn ask(self: &Arc<Self>, dog: &Watchdog) {
-        if !dog.ping.start_again() {
+        let Some(ping) = dog.ping.as_ref().filter(|ping| ping.start_again()) else {
             return;
-        }
-        let command = Command::new(wire::get_display_info()).reply(dog.ping.clone());
+        };
+        let command = Command::new(wire::get_display_info()).reply(ping.clone());
         let mut queue = self.queue.lock();
         queue.ask(command);
         let notify = queue.publish();

@@ -267,6 +267,8 @@ pub(in crate::virtio) struct Queue<R: RingMemory, S, K> {
     /// Who calls [`Self::want`] when somebody waits for a fence; with [`None`] somebody always does.
     maker: Option<Arc<dyn WantSignal>>,
     phase: Phase,
+    /// What was sent before [`Self::phase`] was last left is over: the device was reset.
+    quiet: bool,
     generation: u64,
     records: KVec<Record<K>>,
     order: Order,
@@ -352,6 +354,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
             hardware: Some(hardware),
             maker: None,
             phase: Phase::Resetting,
+            quiet: true,
             generation: 1,
             records,
             order: Order::new(count)?,
@@ -599,7 +602,8 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
     }
 
     /// Sends what must not fail, behind all others, when there is a record for it. What the device
-    /// of today does not know of needs no clean-up.
+    /// of today does not know of needs no clean-up; but what is kept stays until the device of
+    /// before was reset, as it may still use it.
     pub(in crate::virtio) fn submit_cleanup(
         &mut self,
         node: CleanupNode<K>,
@@ -611,6 +615,11 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         node.order = self.next_order();
         node.keep = keep;
         if self.refusal(generation).is_err() {
+            if !self.quiet {
+                // `abandon` goes on with it.
+                self.cleanups.push(node);
+                return;
+            }
             if let Some(keep) = &node.keep {
                 keep.done(Ok(()));
             }
@@ -877,6 +886,11 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         true
     }
 
+    /// Whether somebody collects.
+    pub(in crate::virtio) fn is_collecting(&self) -> bool {
+        self.collecting
+    }
+
     /// Ends what [`Self::start_collecting`] began, unless somebody else has tried meanwhile.
     pub(in crate::virtio) fn stop_collecting(&mut self, force: bool) -> bool {
         if !force && core::mem::replace(&mut self.again, false) {
@@ -1064,6 +1078,11 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         self.dead.head != NONE || self.unsent.first().is_some()
     }
 
+    /// Whether there is an outcome to tell or something to drop.
+    pub(in crate::virtio) fn has_leftovers(&mut self) -> bool {
+        self.over.head != NONE || self.has_dead()
+    }
+
     /// Sets the clock on by `elapsed` and looks.
     pub(in crate::virtio) fn look(&mut self, elapsed: u32) -> Sight {
         self.clock = self.clock.wrapping_add(elapsed);
@@ -1080,7 +1099,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
             answered: self.popped,
             in_flight: self.in_flight,
             staged: !self.nothing_staged(),
-            dead: self.has_dead() || self.over.head != NONE,
+            dead: self.has_leftovers(),
             oldest_plain,
         };
         // Whoever adds something from now on tells the worker.
@@ -1096,6 +1115,9 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         }
         if self.phase == Phase::Running && phase == Phase::Resetting {
             self.generation += 1;
+        }
+        if self.phase == Phase::Running {
+            self.quiet = false;
         }
         self.phase = phase;
         let error = match phase {
@@ -1122,6 +1144,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
                 self.end(index as Index, Err(error));
             }
         }
+        self.quiet = true;
         while let Some(node) = self.cleanups.pop() {
             if let Some(keep) = &node.keep {
                 keep.done(Ok(()));

@@ -488,25 +488,34 @@ mod suite {
         let before = bed.fenced(&timeline)?;
         bed.queue.leave(Phase::Gone);
         let after = bed.fenced(&timeline)?;
+        let forget = |bed: &mut Bed<'_>| -> Result {
+            let node = CleanupNode::new(GFP_KERNEL)?;
+            let generation = bed.queue.generation();
+            let keep = Some(Note(ends.clone()));
+            bed.queue
+                .submit_cleanup(node, generation, wire::ctx_destroy(1), keep);
+            Ok(())
+        };
+        forget(&mut bed)?;
         // Not before the device was reset: it may still be at the first one.
         bed.collect();
+        bed.tidy();
         assert_eq!(after.status(), FenceStatus::Pending);
+        assert_eq!(ends.counts(), (0, 0, 0));
         bed.queue.abandon(ENODEV);
         bed.collect();
+        bed.tidy();
+        assert_eq!(ends.counts(), (1, 0, 1));
         assert_eq!(before.status(), status(ENODEV));
         assert_eq!(after.status(), status(ENODEV));
         drop(bed.queue.take_hardware());
 
         let last = bed.fenced(&timeline)?;
-        let node = CleanupNode::new(GFP_KERNEL)?;
-        let generation = bed.queue.generation();
-        let keep = Some(Note(ends.clone()));
-        bed.queue
-            .submit_cleanup(node, generation, wire::ctx_destroy(1), keep);
+        forget(&mut bed)?;
         bed.collect();
         bed.tidy();
         assert_eq!(last.status(), status(ENODEV));
-        assert_eq!(ends.counts(), (1, 0, 1));
+        assert_eq!(ends.counts(), (2, 0, 2));
         // It never comes back.
         bed.queue.start();
         assert_eq!(bed.queue.phase(), Phase::Gone);
