@@ -154,7 +154,7 @@ where
     /// What a dma-buf of the object offers to other devices and to the kernel.
     ///
     /// Runs with the object's reservation object locked, and must give the same for as long as the
-    /// object lives, once it was asked.
+    /// object lives, once it was asked; but part of a window becomes nothing when the device goes.
     fn share(_obj: &Object<Self>) -> Shared<'_> {
         Shared::Nothing
     }

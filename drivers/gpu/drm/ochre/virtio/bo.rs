@@ -381,9 +381,10 @@ impl BoOps for Bo {
     fn share(obj: &BoObject) -> Shared<'_> {
         match (obj.pages(), obj.view.seen()) {
             (Some(pages), _) => Shared::Pages(pages),
-            // What is shown once is shown until the BO goes.
-            (None, Some(seen)) => Shared::Window(seen.range),
-            (None, None) => Shared::Nothing,
+            // What is shown once is shown until the BO or the device goes. Then the window is another
+            // driver's.
+            (None, Some(seen)) if obj.device.check().is_ok() => Shared::Window(seen.range),
+            (None, _) => Shared::Nothing,
         }
     }
 
