@@ -20,9 +20,10 @@
 //! 5. the control queue's ([`device::Device::queue`]), with interrupts off;
 //! 6. leaves: the pool of payloads, the window, capability sets.
 //!
-//! No lock is held over a wait for the device, nor is `drm_dev_enter()`, except that `mmap()` waits
-//! for the host to show a blob with the lock that the kernel took. Fences are signalled with no
-//! lock held. The device is not trusted: each index, length and type that it writes is checked
+//! No lock of ours is held over a wait for the device, but for the worker's over a reset; nor is
+//! `drm_dev_enter()`. Locks of the core are in three places: `mmap()` waits for the host to show a
+//! blob, an import for room, and an exporter that moves its memory for the device to let go. Fences
+//! are signalled with no lock held that a signal takes. The device is not trusted: each index, length and type that it writes is checked
 //! where it is read, and a lie ends in a reset.
 
 mod blob;
