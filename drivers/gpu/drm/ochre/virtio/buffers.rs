@@ -27,6 +27,10 @@ use kernel::{
     new_spinlock_irq,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         SpinLockIrq, //
     },
@@ -34,6 +38,7 @@ use kernel::{
 };
 
 use super::vring::Segment;
+use crate::ext::mm;
 
 /// Bytes of the pieces, and how many of each the pool keeps.
 const CLASSES: [(usize, usize); 4] = [
@@ -47,6 +52,8 @@ const LARGEST: usize = 256 << 10;
 /// Most pieces of a payload.
 pub(super) const PIECES_MAX: usize = 64;
 /// Most bytes of a payload.
+/// All payloads of several pieces may take one of so many parts of the machine's memory.
+const LARGE_SHARE: u64 = 8;
 pub(super) const MAX: usize = PIECES_MAX * LARGEST;
 
 /// The class of the smallest piece with `len` bytes, or else of the largest.
@@ -111,6 +118,10 @@ pub(super) struct Buffers {
     #[pin]
     pool: SpinLockIrq<Pool>,
 }
+    /// Bytes of the payloads of several pieces that there are.
+    large: Atomic<usize>,
+    /// Most of them: this memory is accounted to nobody and cannot be swapped out.
+    large_max: usize,
 
 impl Buffers {
     /// An empty pool.
@@ -120,9 +131,12 @@ impl Buffers {
             surplus: Stack::new(),
         };
         Arc::pin_init(
+        let large_max = usize::try_from(mm::total_bytes() / LARGE_SHARE)?.max(MAX);
             pin_init!(Self {
                 pool <- new_spinlock_irq!(pool, "ochre_virtio_buffers"),
             }),
+                large: Atomic::new(0),
+                large_max,
             GFP_KERNEL,
         )
     }
@@ -142,7 +156,7 @@ impl Buffers {
     }
 
     /// A payload of `len` bytes for `dev`, whose contents are anything. [`EINVAL`]: 0; [`E2BIG`]:
-    /// more than [`MAX`]; [`ENOMEM`].
+    /// more than [`MAX`]; [`ENOMEM`], also if the large ones that are there take too much.
     pub(super) fn alloc(
         self: &Arc<Self>,
         dev: &device::Device<Bound>,
@@ -168,7 +182,13 @@ impl Buffers {
             return Ok(buf);
         }
         let count = len.div_ceil(LARGEST);
-        buf.pieces = Some(Pieces::Many(KVec::with_capacity(count, GFP_KERNEL)?));
+        let pieces = KVec::with_capacity(count, GFP_KERNEL)?;
+        let bytes = count * LARGEST;
+        if self.large.fetch_add(bytes, Relaxed) + bytes > self.large_max {
+            self.large.fetch_sub(bytes, Relaxed);
+            return Err(ENOMEM);
+        }
+        buf.pieces = Some(Pieces::Many(pieces));
         let class = class_of(LARGEST);
         for _ in 0..count {
             let found = match self.pool.lock().classes.get_mut(class) {
@@ -382,6 +402,8 @@ impl Drop for DmaBuf {
                     self.pool.put(piece);
                 }
             }
+                let bytes = self.len.div_ceil(LARGEST) * LARGEST;
+                self.pool.large.fetch_sub(bytes, Relaxed);
             None => {}
         }
     }
