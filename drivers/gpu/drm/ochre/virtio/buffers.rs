@@ -51,9 +51,9 @@ const CLASSES: [(usize, usize); 4] = [
 const LARGEST: usize = 256 << 10;
 /// Most pieces of a payload.
 pub(super) const PIECES_MAX: usize = 64;
-/// Most bytes of a payload.
 /// All payloads of several pieces may take one of so many parts of the machine's memory.
 const LARGE_SHARE: u64 = 8;
+/// Most bytes of a payload.
 pub(super) const MAX: usize = PIECES_MAX * LARGEST;
 
 /// The class of the smallest piece with `len` bytes, or else of the largest.
@@ -117,11 +117,11 @@ pub(super) struct Buffers {
     /// A leaf.
     #[pin]
     pool: SpinLockIrq<Pool>,
-}
     /// Bytes of the payloads of several pieces that there are.
     large: Atomic<usize>,
     /// Most of them: this memory is accounted to nobody and cannot be swapped out.
     large_max: usize,
+}
 
 impl Buffers {
     /// An empty pool.
@@ -130,13 +130,13 @@ impl Buffers {
             classes: [const { Stack::new() }; CLASSES.len()],
             surplus: Stack::new(),
         };
-        Arc::pin_init(
         let large_max = usize::try_from(mm::total_bytes() / LARGE_SHARE)?.max(MAX);
+        Arc::pin_init(
             pin_init!(Self {
                 pool <- new_spinlock_irq!(pool, "ochre_virtio_buffers"),
-            }),
                 large: Atomic::new(0),
                 large_max,
+            }),
             GFP_KERNEL,
         )
     }
@@ -401,9 +401,9 @@ impl Drop for DmaBuf {
                 for piece in pieces {
                     self.pool.put(piece);
                 }
-            }
                 let bytes = self.len.div_ceil(LARGEST) * LARGEST;
                 self.pool.large.fetch_sub(bytes, Relaxed);
+            }
             None => {}
         }
     }
