@@ -40,12 +40,13 @@ use kernel::{
 use super::vring::Segment;
 use crate::ext::mm;
 
-/// Bytes of the pieces, and how many of each the pool keeps.
+/// Bytes of the pieces, and how many of each the pool keeps: about as many as a program has in flight
+/// that submits as fast as it can, since making and clearing one costs more than all the rest.
 const CLASSES: [(usize, usize); 4] = [
-    (4 << 10, 128),
-    (16 << 10, 32),
-    (64 << 10, 16),
-    (256 << 10, 8),
+    (4 << 10, 512),
+    (16 << 10, 128),
+    (64 << 10, 64),
+    (256 << 10, 16),
 ];
 /// Bytes of the largest piece.
 const LARGEST: usize = 256 << 10;

@@ -94,7 +94,7 @@ pub(super) struct Command<'a, K = Keep> {
 
 impl<'a, K> Command<'a, K> {
     /// A request and nothing else.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(request: wire::Request) -> Self {
         Self {
             request,
@@ -106,7 +106,7 @@ impl<'a, K> Command<'a, K> {
     }
 
     /// With `payload` behind the request.
-    #[inline]
+    #[inline(always)]
     pub(super) fn payload(self, payload: DmaBuf) -> Self {
         Self {
             payload: Some(payload),
@@ -115,7 +115,7 @@ impl<'a, K> Command<'a, K> {
     }
 
     /// `reply` gets the answer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn reply(self, reply: Arc<Reply>) -> Self {
         Self {
             reply: Some(reply),
@@ -124,7 +124,7 @@ impl<'a, K> Command<'a, K> {
     }
 
     /// With a fence that is signalled when it is over.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fence(self, fence: FenceArg<'a>) -> Self {
         Self {
             fence: Some(fence),
@@ -133,7 +133,7 @@ impl<'a, K> Command<'a, K> {
     }
 
     /// With something to keep alive, and to be told the outcome.
-    #[inline]
+    #[inline(always)]
     pub(super) fn keep(self, keep: K) -> Self {
         Self {
             keep: Some(keep),
@@ -153,7 +153,7 @@ pub(super) struct FenceArg<'a> {
 
 impl<'a> FenceArg<'a> {
     /// The next fence of `timeline`, for when the host is through with the command.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(slot: FenceSlot, timeline: &'a Timeline) -> Self {
         Self {
             slot,
@@ -165,20 +165,20 @@ impl<'a> FenceArg<'a> {
     }
 
     /// In the order of a ring of the command's context, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn ring(self, ring: Option<u8>) -> Self {
         Self { ring, ..self }
     }
 
     /// With an event that is sent after the fence was signalled.
-    #[inline]
+    #[inline(always)]
     pub(super) fn event(self, event: Option<Event>) -> Self {
         Self { event, ..self }
     }
 
     /// The command has no work that goes on after the device has answered it, so the device need not
     /// make a fence: its answer is enough.
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_response(self) -> Self {
         Self {
             on_response: true,

@@ -149,6 +149,8 @@ pub(super) struct Device {
     pub(super) generation: Atomic<u64>,
     /// There is no device to talk to any more.
     pub(super) gone: AtomicFlag,
+    /// The device refused to be reset, so bus mastering was taken from it.
+    pub(super) muted: AtomicFlag,
     /// The device has to be notified.
     notify_due: AtomicFlag,
     /// Somebody drops what is left of a device that is gone.
@@ -225,6 +227,7 @@ impl Device {
                 queue <- new_spinlock_irq!(queue, "ochre_virtio_queue"),
                 room <- new_wait_queue!("ochre_virtio_room"),
                 gone: AtomicFlag::new(false),
+                muted: AtomicFlag::new(false),
                 notify_due: AtomicFlag::new(false),
                 clearing: AtomicFlag::new(false),
                 notify: SetOnce::new(),

@@ -107,11 +107,16 @@ impl Device {
         self.tidy();
     }
 
-    /// Makes sure that the device does not touch our memory any more. Sleeps.
+    /// Makes sure that the device does not touch our memory any more. Sleeps; only the first time, if
+    /// the device does not do as it is told.
     fn silence(&self) -> Result {
+        if self.muted.load(Acquire) {
+            return Err(ENODEV);
+        }
         self.transport.reset().inspect_err(|_| {
             // It may go on by itself, but it does not reach anything.
             pci::clear_master(&self.pdev);
+            self.muted.store(true, Release);
         })
     }
 

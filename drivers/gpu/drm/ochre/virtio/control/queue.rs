@@ -192,8 +192,8 @@ impl<K> Drop for Nodes<K> {
     }
 }
 
-/// How many outcomes are told in one go.
-const BATCH: usize = 16;
+/// How many outcomes are told in one go. Few, since each call clears the places for them.
+const BATCH: usize = 8;
 
 /// A fence that is to be signalled.
 struct Outcome {
