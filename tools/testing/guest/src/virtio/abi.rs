@@ -173,6 +173,32 @@ pub const VIRTGPU_CONTEXT_PARAM_POLL_RINGS_MASK: u64 = 3;
 /// Its name.
 pub const VIRTGPU_CONTEXT_PARAM_DEBUG_NAME: u64 = 4;
 
+/// A sync object is empty after the wait for it.
+pub const VIRTGPU_EXECBUF_SYNCOBJ_RESET: u32 = 1;
+/// A fence of a timeline that is polled is over (`VIRTGPU_EVENT_FENCE_SIGNALED`).
+pub const VIRTGPU_EVENT_FENCE_SIGNALED: u32 = 0x9000_0000;
+
+/// The ioctls: name and request number.
+pub const REQUESTS: [(&str, u32); 11] = [
+    ("MAP", drm_virtgpu_map::REQUEST),
+    ("EXECBUFFER", drm_virtgpu_execbuffer::REQUEST),
+    ("GETPARAM", drm_virtgpu_getparam::REQUEST),
+    ("RESOURCE_CREATE", drm_virtgpu_resource_create::REQUEST),
+    ("RESOURCE_INFO", drm_virtgpu_resource_info::REQUEST),
+    (
+        "TRANSFER_FROM_HOST",
+        drm_virtgpu_3d_transfer_from_host::REQUEST,
+    ),
+    ("TRANSFER_TO_HOST", drm_virtgpu_3d_transfer_to_host::REQUEST),
+    ("WAIT", drm_virtgpu_3d_wait::REQUEST),
+    ("GET_CAPS", drm_virtgpu_get_caps::REQUEST),
+    (
+        "RESOURCE_CREATE_BLOB",
+        drm_virtgpu_resource_create_blob::REQUEST,
+    ),
+    ("CONTEXT_INIT", drm_virtgpu_context_init::REQUEST),
+];
+
 // Requests as a C compiler makes them of the header.
 const _: () = {
     assert!(drm_virtgpu_map::REQUEST == 0xc010_6441);

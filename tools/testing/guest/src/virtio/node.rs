@@ -90,6 +90,18 @@ impl Node {
         call_on(self.as_fd(), argument)
     }
 
+    /// Calls an ioctl by number with whatever address as its argument, which has to lead to memory of
+    /// the test that may be overwritten, or nowhere.
+    ///
+    /// # Errors
+    ///
+    /// The ioctl's.
+    pub fn call_at(&self, request: u32, address: u64) -> Result<(), Errno> {
+        // SAFETY: See above; this is a program for tests, in which nothing is lost.
+        let status = unsafe { libc::ioctl(self.file.as_raw_fd(), c_ulong::from(request), address) };
+        Errno::result(status).map(drop)
+    }
+
     /// A property of the device.
     ///
     /// # Errors
