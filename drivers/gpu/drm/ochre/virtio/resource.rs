@@ -132,7 +132,7 @@ pub(super) fn ioctl_create(
     Ok(0)
 }
 
-/// `DRM_IOCTL_VIRTGPU_RESOURCE_INFO`.
+/// `DRM_IOCTL_VIRTGPU_RESOURCE_INFO`. [`EOVERFLOW`]: the blob has 4 GiB or more.
 pub(super) fn ioctl_info(
     _dev: &IoctlDevice,
     file: &DrmFile,
@@ -140,8 +140,8 @@ pub(super) fn ioctl_info(
 ) -> Result<u32> {
     let obj = BoObject::lookup_handle(file, args.bo_handle)?;
     args.res_handle = obj.id();
-    // The field has 32 bits; larger blobs are cut as the C driver cuts them.
-    args.size = u32::try_from(obj.bytes() & u64::from(u32::MAX))?;
+    // The field has 32 bits. A size that was cut would be believed.
+    args.size = u32::try_from(obj.bytes()).map_err(|_| EOVERFLOW)?;
     args.blob_mem = obj.blob().map_or(0, |blob| blob.mem.to_uapi());
     Ok(0)
 }
