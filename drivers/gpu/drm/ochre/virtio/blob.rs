@@ -98,6 +98,11 @@ impl Blob {
         self.flags
     }
 
+    /// Whether other devices may know it.
+    pub(super) fn crosses_devices(&self) -> bool {
+        self.flags & uapi::VIRTGPU_BLOB_FLAG_USE_CROSS_DEVICE != 0
+    }
+
     /// Whether the CPU may map it.
     pub(super) fn is_mappable(&self) -> bool {
         self.flags & uapi::VIRTGPU_BLOB_FLAG_USE_MAPPABLE != 0

@@ -45,6 +45,7 @@ use super::{
     fdinfo::Region,
     ids::ResourceId,
     keep::Keep,
+    prime,
     verdict::Verdict,
     view::{
         Seen,
@@ -78,7 +79,7 @@ use crate::ext::{
 /// A GEM object of this driver.
 pub(super) type BoObject = gem::Object<Bo>;
 
-/// What is left of a BO until the device has forgotten its resource.
+/// What is left of a BO until the device has forgotten its resource, and does not show it any more.
 pub(super) struct Remains {
     id: ResourceId,
     /// Set before the resource is made, if it has any.
@@ -92,7 +93,7 @@ pub(crate) struct Args {
     device: Arc<Device>,
     blob: Option<Blob>,
     verdict: Arc<Verdict>,
-    remains: KBox<Remains>,
+    remains: Arc<Remains>,
     unref: CleanupNode,
 }
 
@@ -109,8 +110,10 @@ pub(crate) struct Bo {
     verdict: Arc<Verdict>,
     #[pin]
     view: View,
+    /// What the host calls it, once it was asked.
+    uuid: SetOnce<[u8; 16]>,
     /// Both full until it is dropped.
-    remains: Option<KBox<Remains>>,
+    remains: Option<Arc<Remains>>,
     unref: Option<CleanupNode>,
 }
 
@@ -125,6 +128,16 @@ impl Bo {
     /// Bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.size
+    }
+
+    /// The device that it is of.
+    pub(super) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The UUID, once it is known.
+    pub(super) fn known_uuid(&self) -> &SetOnce<[u8; 16]> {
+        &self.uuid
     }
 
     /// What makes it a blob, if it is one.
@@ -210,7 +223,7 @@ impl Args {
             device: device.clone(),
             blob,
             verdict: Arc::new(Verdict::new(), GFP_KERNEL_ACCOUNT)?,
-            remains: KBox::new(remains, GFP_KERNEL_ACCOUNT)?,
+            remains: Arc::new(remains, GFP_KERNEL_ACCOUNT)?,
             unref: CleanupNode::new(GFP_KERNEL_ACCOUNT)?,
         })
     }
@@ -307,6 +320,7 @@ impl gem::DriverObject for Bo {
             created: SetOnce::new(),
             verdict: args.verdict,
             view <- View::new(),
+            uuid: SetOnce::new(),
             remains: Some(args.remains),
             unref: Some(args.unref),
         })
@@ -351,6 +365,7 @@ impl gem::DriverObject for Bo {
 
 impl BoOps for Bo {
     const MEMORY_FILE: bool = false;
+    const VIRTIO_DMA_BUF: bool = true;
 
     fn table() -> &'static ObjectTable {
         &TABLE
@@ -388,6 +403,10 @@ impl BoOps for Bo {
         }
     }
 
+    fn uuid(obj: &BoObject) -> Result<[u8; 16]> {
+        prime::uuid(obj)
+    }
+
     fn status(_obj: &BoObject) -> Status {
         Status {
             resident: true,
@@ -411,7 +430,8 @@ impl PinnedDrop for Bo {
         let Some(generation) = this.created.copy() else {
             return;
         };
-        this.view.withdraw(this.device, generation, *this.id);
+        this.view
+            .withdraw(this.device, generation, *this.id, &remains);
         let request = wire::resource_unref(*this.id);
         let keep = Some(Keep::Remains(remains));
         this.device.submit_cleanup(node, generation, request, keep);

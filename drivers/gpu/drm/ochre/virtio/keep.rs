@@ -37,11 +37,15 @@ pub(super) enum Keep {
     /// The id of a context that is being destroyed.
     Context(#[expect(dead_code, reason = "dropping it gives the id back")] ContextId),
     /// What is left of a BO that is being destroyed: its id and its pages.
-    Remains(#[expect(dead_code, reason = "dropping it frees the memory")] KBox<Remains>),
+    Remains(#[expect(dead_code, reason = "dropping it frees the memory")] Arc<Remains>),
     /// Whoever waits until the device does not use another device's memory any more.
     Returned(Returned),
-    /// The place in the window where a blob is shown no more.
-    Place(#[expect(dead_code, reason = "dropping it frees the place")] Place),
+    /// The place in the window where a blob is shown no more, and what is left of the blob: the device
+    /// may answer this after it has forgotten the resource.
+    Place(
+        #[expect(dead_code, reason = "dropping it frees the place")] Place,
+        #[expect(dead_code, reason = "dropping it frees the id")] Arc<Remains>,
+    ),
 }
 
 impl Keep {
@@ -63,7 +67,7 @@ impl Keep {
             }
             Self::Objects(objs) => objs.iter().for_each(|obj| obj.verdict().note(result)),
             Self::Returned(returned) => returned.announce(),
-            Self::Context(_) | Self::Remains(_) | Self::Place(_) => {}
+            Self::Context(_) | Self::Remains(_) | Self::Place(..) => {}
         }
     }
 }

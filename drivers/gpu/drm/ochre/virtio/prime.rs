@@ -30,7 +30,8 @@ use super::{
     bound::Bound,
     control::{
         CleanupNode,
-        Command, //
+        Command,
+        Reply, //
     },
     device::Device,
     driver::IoctlDevice,
@@ -167,4 +168,33 @@ pub(super) fn import(dev: &IoctlDevice, buf: &DmaBuf) -> Result<ARef<BoObject>> 
     })??;
     device.flush();
     Ok(obj)
+}
+
+/// The UUID under which the host knows an object, for other virtio devices. The device is asked the
+/// first time.
+///
+/// Waits, interruptibly and with no lock held. [`ENODEV`]: it has none, because the device has no UUIDs
+/// or the blob was not made to cross devices; what the device answered; [`EIO`]; [`ERESTARTSYS`].
+pub(super) fn uuid(obj: &BoObject) -> Result<[u8; 16]> {
+    let device = obj.device();
+    if !device.caps().resource_uuid || !obj.blob().is_none_or(Blob::crosses_devices) {
+        return Err(ENODEV);
+    }
+    if let Some(uuid) = obj.known_uuid().copy() {
+        return Ok(uuid);
+    }
+    let mut uuid = [0; 16];
+    let reply = Reply::new(device, uuid.len())?;
+    let mut room = device.reserve(1)?;
+    obj.check(room.generation())?;
+    let request = wire::resource_assign_uuid(obj.id());
+    device.submit(&mut room, Command::new(request).reply(reply.clone()));
+    drop(room);
+    device.flush();
+    reply.wait(None)?;
+    if reply.read(&mut uuid)? < uuid.len() {
+        return Err(EIO);
+    }
+    obj.known_uuid().populate(uuid);
+    Ok(uuid)
 }

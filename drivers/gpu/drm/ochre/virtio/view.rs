@@ -19,6 +19,7 @@ use kernel::{
 };
 
 use super::{
+    bo::Remains,
     control::{
         CleanupNode,
         Command,
@@ -106,6 +107,8 @@ enum State {
     Nothing,
     Asked(Show),
     Shown(Show, Caching),
+    /// The device shows it, in a way that makes no sense: its place is taken all the same.
+    Unusable(Show, Error),
     Refused(Error),
 }
 
@@ -150,16 +153,17 @@ impl View {
                 range: show.place.range().clone(),
                 caching: *caching,
             })),
-            State::Refused(error) => Err(*error),
+            State::Unusable(_, error) | State::Refused(error) => Err(*error),
         }
     }
 
-    /// Notes the answer of the device.
-    fn settle(&self, answer: Result<Caching>) {
+    /// Notes the answer of the device: that it shows the blob, with which caching, or that it does not.
+    fn settle(&self, answer: Result<Result<Caching>>) {
         let mut state = self.state.lock();
         let now = mem::replace(&mut *state, State::Nothing);
         *state = match (now, answer) {
-            (State::Asked(show), Ok(caching)) => State::Shown(show, caching),
+            (State::Asked(show), Ok(Ok(caching))) => State::Shown(show, caching),
+            (State::Asked(show), Ok(Err(error))) => State::Unusable(show, error),
             // The device does not show it, so its place is free.
             (State::Asked(_), Err(error)) => State::Refused(error),
             // Another thread was faster.
@@ -180,7 +184,7 @@ impl View {
         }
         if let Progress::Asked(reply) = progress {
             match reply.wait(None) {
-                Ok(()) => self.settle(caching(&reply)),
+                Ok(()) => self.settle(Ok(caching(&reply))),
                 // Asked for, but the task does not want to wait.
                 Err(error) if error == ERESTARTSYS => return Err(error),
                 Err(error) => self.settle(Err(error)),
@@ -202,17 +206,25 @@ impl View {
     }
 
     /// Tells the device not to show the resource `id`, which was made in `generation`, any more.
-    /// Whoever calls has to flush.
-    pub(super) fn withdraw(&self, device: &Arc<Device>, generation: u64, id: u32) {
+    /// `remains` is kept until it has answered. Whoever calls has to flush.
+    pub(super) fn withdraw(
+        &self,
+        device: &Arc<Device>,
+        generation: u64,
+        id: u32,
+        remains: &Arc<Remains>,
+    ) {
         let state = mem::replace(&mut *self.state.lock(), State::Refused(ENODEV));
         // What the device has refused by now, it will refuse again: without harm.
-        if let State::Asked(mut show) | State::Shown(mut show, _) = state {
+        if let State::Asked(mut show) | State::Shown(mut show, _) | State::Unusable(mut show, _) =
+            state
+        {
             show.place.leave();
             device.submit_cleanup(
                 show.unmap,
                 generation,
                 wire::resource_unmap_blob(id),
-                Some(Keep::Place(show.place)),
+                Some(Keep::Place(show.place, remains.clone())),
             );
         }
     }
