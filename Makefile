@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test vm setup root kernel board module modules modules_install stage samples \
-	test-static test-setup test-board kunit format test-vm test-guest test-debug speed bench bench-document clean distclean
+	test-static test-setup test-board kunit format test-vm test-guest test-bench test-debug speed bench bench-document clean distclean
 
 # Settings may hold a dollar sign, which is the guest's shell's and not make's.
 SETTINGS := CMD SHARE BOARD BOARD_ARGS DRIVER QEMU_ARGS MODULE MODULE_ARGS KERNEL_ARGS MEM SMP TIMEOUT LOG
@@ -53,6 +53,10 @@ test-guest: setup ## tests in booted guests; T=part of a name
 
 test-debug: setup ## KUnit and guest tests on a kernel with KASAN and lockdep; T=part of a name
 	@tools/testing/debug-tests $(T)
+
+test-bench: setup ## tests of the bench, in its shortest form; T=part of a name
+	@tools/setup/stage
+	@tools/testing/bench-tests $(T)
 
 speed: setup ## the board's speed on this machine, beside what is asked of it
 	@tools/setup/in-root cargo run --quiet --release --locked --manifest-path tools/Cargo.toml -p og1 --example speed
