@@ -57,6 +57,8 @@ pub enum Lie {
     Long,
     /// A response that ends before its header does.
     Short,
+    /// The length of a response of which only the header was written.
+    Hollow,
     /// An index far ahead.
     Jump,
     /// An index that goes back.
@@ -69,12 +71,13 @@ pub enum Lie {
 
 impl Lie {
     /// All, with their names.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 10] = [
         ("bad-id", Self::BadId),
         ("free-id", Self::FreeId),
         ("twice", Self::Twice),
         ("long", Self::Long),
         ("short", Self::Short),
+        ("hollow", Self::Hollow),
         ("jump", Self::Jump),
         ("back", Self::Back),
         ("garbage", Self::Garbage),

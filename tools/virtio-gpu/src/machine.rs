@@ -545,7 +545,14 @@ impl Machine {
             Some(Lie::Short) => answer.bytes.truncate(4),
             _ => {}
         }
-        let len = write(view, &answer)?;
+        let whole = answer.chain.room().min(answer.bytes.len() as u64);
+        if lie == Some(Lie::Hollow) {
+            answer.bytes.truncate(HEADER);
+        }
+        let mut len = write(view, &answer)?;
+        if lie == Some(Lie::Hollow) {
+            len = u32::try_from(whole).unwrap_or(u32::MAX);
+        }
         self.record.answers += 1;
         let Some(ring) = &mut self.queues[answer.queue].ring else {
             return Ok(false);

@@ -201,6 +201,10 @@ fn responses_tell_lies() {
     let posted = bench.post(&display(), 4096);
     bench.settle();
     assert_eq!(bench.take_used(), Some((posted.head.into(), 4)));
+    tell(&mut bench, "lie hollow");
+    let posted = bench.post(&display(), 4096);
+    bench.settle();
+    assert_eq!(bench.take_used(), Some((posted.head.into(), 408)));
     tell(&mut bench, "lie fence 2");
     for id in [7, 8] {
         let posted = bench.post(&fenced(display(), id, None), 4096);

@@ -9,6 +9,9 @@ use std::time::Duration;
 use std::time::Instant;
 
 use guest::virtio::abi::*;
+use guest::virtio::exec::ready;
+use guest::virtio::stream;
+use guest::virtio::Function;
 use guest::virtio::Node;
 use guest::Board;
 use guest::Errno;
@@ -24,6 +27,7 @@ guest::tests! {
     index_that_goes_back_is_found,
     answer_too_short_for_a_header_fails_its_command_alone,
     answer_of_random_bytes_fails_its_command_alone,
+    answer_that_was_not_written_shows_nothing_of_another_program,
 }
 
 /// Lets the device read a texture, and waits until it has.
@@ -128,4 +132,22 @@ fn answer_too_short_for_a_header_fails_its_command_alone() -> Outcome {
 
 fn answer_of_random_bytes_fails_its_command_alone() -> Outcome {
     fails_its_command_alone("garbage")
+}
+
+fn answer_that_was_not_written_shows_nothing_of_another_program() -> Outcome {
+    /// Bytes of the capset.
+    const BYTES: u32 = 160;
+    // What was read before may be remembered.
+    let function = Function::find()?;
+    function.unbind()?;
+    function.bind()?;
+    let (node, other) = (Node::open()?, Node::open()?);
+    // A stream in memory of the size that the answer takes afterwards.
+    let (handle, resource) = other.texture(16, 16)?;
+    let secret = stream::write(resource, 0, 0x5ec2_e75e).repeat(100);
+    assert!(ready(other.submit_fenced(&secret, &[handle])?, 20_000)?);
+    let _undo = Board.until_dropped("lie hollow", "clear-faults")?;
+    let told = node.capset(4, 0, BYTES)?;
+    assert!(told.iter().all(|byte| *byte == 0), "{told:x?}");
+    Ok(())
 }

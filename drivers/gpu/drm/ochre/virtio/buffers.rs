@@ -358,6 +358,16 @@ impl DmaBuf {
         })
     }
 
+    /// Fills it with zeros.
+    pub(super) fn clear(&mut self) {
+        let zero = |bytes: &mut [u8]| {
+            bytes.fill(0);
+            Ok(())
+        };
+        // It is as long as it is.
+        let _ = self.for_each(0, self.len, zero);
+    }
+
     /// Fills it from user space. Not while the device is entered, since a page of the program may
     /// be long in coming. [`EFAULT`].
     pub(super) fn copy_from_user(&mut self, from: UserSlice) -> Result {

@@ -71,11 +71,20 @@ pub(super) trait Kept: Send {
     fn drops_anywhere(&self) -> bool {
         false
     }
+
+    /// Whether somebody waits for [`Self::done`], so that the device is asked for an interrupt.
+    fn is_awaited(&self) -> bool {
+        false
+    }
 }
 
 impl Kept for Keep {
     fn drops_anywhere(&self) -> bool {
         Keep::drops_anywhere(self)
+    }
+
+    fn is_awaited(&self) -> bool {
+        Keep::is_awaited(self)
     }
 
     fn done(&self, result: Result) {
@@ -267,7 +276,11 @@ impl Reply {
     }
 
     /// For an answer to be written to `buf`, header and all, or a small one.
-    pub(super) fn with(buf: Option<DmaBuf>) -> Result<Arc<Self>> {
+    pub(super) fn with(mut buf: Option<DmaBuf>) -> Result<Arc<Self>> {
+        // Other programs had it before, and the device may say that it wrote what it did not.
+        if let Some(buf) = &mut buf {
+            buf.clear();
+        }
         Arc::pin_init(
             pin_init!(Self {
                 state: Atomic::new(0),
@@ -334,8 +347,8 @@ impl Reply {
         self.poll().unwrap_or(Err(ETIMEDOUT))
     }
 
-    /// Copies what the device wrote behind the header, as far as `data` goes. Returns how many bytes
-    /// that is. [`EIO`]: there is no answer, or an error.
+    /// Copies what the device says it wrote behind the header, as far as `data` goes. Returns how many
+    /// bytes that is; what it did not write is zero. [`EIO`]: there is no answer, or an error.
     pub(super) fn read(&self, data: &mut [u8]) -> Result<usize> {
         if self.poll() != Some(Ok(())) {
             return Err(EIO);

@@ -85,7 +85,9 @@ impl DmaRecords {
         let record = io_project!(&self.0, [try: record]);
         let bytes = request.as_bytes();
         io_project!(record, .request[try: ..bytes.len()]).copy_from_slice(bytes);
-        io_write!(record, .answer[build: 0], 0);
+        for word in 0..ANSWER_WORDS {
+            io_write!(record, .answer[try: word], 0);
+        }
         Ok(())
     }
 
