@@ -5,9 +5,11 @@
 use kernel::{
     device,
     impl_has_delayed_work,
+    impl_has_work,
     new_delayed_work,
     new_mutex,
     new_spinlock_irq,
+    new_work,
     pci,
     prelude::*,
     sync::{
@@ -25,7 +27,11 @@ use kernel::{
         SetOnce,
         SpinLockIrq, //
     },
-    workqueue::DelayedWork, //
+    workqueue::{
+        DelayedWork,
+        Work,
+        WorkItem, //
+    }, //
 };
 
 use super::{
@@ -172,10 +178,27 @@ pub(super) struct Device {
     pub(super) workers: OwnedQueue,
     #[pin]
     watch: DelayedWork<Device, 0>,
+    /// Drops what commands kept. On a queue of its own, since it may have to wait for an exporter that
+    /// waits for the device, which the watchdog looks after.
+    droppers: OwnedQueue,
+    #[pin]
+    tidying: Work<Device, 1>,
 }
 
 impl_has_delayed_work! {
     impl HasDelayedWork<Self, 0> for Device { self.watch }
+}
+
+impl_has_work! {
+    impl HasWork<Self, 1> for Device { self.tidying }
+}
+
+impl WorkItem<1> for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(this: Arc<Device>) {
+        this.tidy();
+    }
 }
 
 /// What a task that wants room finds.
@@ -211,6 +234,7 @@ impl Device {
         let resource_ids = Ids::new()?;
         let context_ids = Ids::new()?;
         let workers = OwnedQueue::new(c"ochre_virtio", QueueFlags::ORDERED.for_reclaim())?;
+        let droppers = OwnedQueue::new(c"ochre_virtio_tidy", QueueFlags::ORDERED.for_reclaim())?;
         Arc::pin_init(
             try_pin_init!(Self {
                 pdev,
@@ -238,6 +262,8 @@ impl Device {
                 watchdog <- new_mutex!(Watchdog::new(timeout_ms, ping), "ochre_virtio_watchdog"),
                 workers,
                 watch <- new_delayed_work!("ochre_virtio_watch"),
+                droppers,
+                tidying <- new_work!("ochre_virtio_tidying"),
             }),
             GFP_KERNEL,
         )
@@ -396,7 +422,7 @@ impl Device {
 
     /// Sends a command behind all earlier ones, in the generation of the room. Returns its fence.
     /// With the last command that there is room for, all become visible to the device, which is
-    /// notified by [`Self::flush`].
+    /// notified by [`Self::flush`]. That has to follow when no lock is held any more.
     ///
     /// Cannot fail: what is not sent ends with [`EIO`] or [`ENODEV`].
     pub(super) fn submit(
@@ -408,29 +434,13 @@ impl Device {
             return None;
         }
         room.left -= 1;
-        let mut queue = self.queue.lock();
-        let fence = queue.submit(room.generation, command);
-        let notify = room.left == 0 && queue.publish();
-        let gone = queue.phase() == Phase::Gone;
-        let hot = queue.take_hot();
-        if queue.take_unwatched() {
-            self.watch_soon();
-        }
-        drop(queue);
-        if notify {
-            self.notify_due.store(true, Release);
-        }
-        if hot {
-            self.drain();
-        }
-        if gone {
-            self.clear();
-        }
-        fence
+        self.send(room.left == 0, |queue| {
+            queue.submit(room.generation, command)
+        })
     }
 
     /// Sends what must not fail, behind all earlier commands, to the device of `generation`; after a
-    /// reset there is nothing to clean up. Atomic.
+    /// reset there is nothing to clean up. [`Self::flush`] has to follow. Atomic.
     pub(super) fn submit_cleanup(
         self: &Arc<Self>,
         node: CleanupNode,
@@ -438,10 +448,19 @@ impl Device {
         request: wire::Request,
         keep: Option<Keep>,
     ) {
+        self.send(true, |queue| {
+            queue.submit_cleanup(node, generation, request, keep);
+        });
+    }
+
+    /// Lets `f` put something into the queue, and shows it to the device if it is all.
+    ///
+    /// Drops nothing of what commands kept, as whoever calls may hold a reservation.
+    #[inline]
+    fn send<R>(self: &Arc<Self>, all: bool, f: impl FnOnce(&mut Control) -> R) -> R {
         let mut queue = self.queue.lock();
-        queue.submit_cleanup(node, generation, request, keep);
-        let notify = queue.publish();
-        let gone = queue.phase() == Phase::Gone;
+        let result = f(&mut queue);
+        let notify = all && queue.publish();
         let hot = queue.take_hot();
         if queue.take_unwatched() {
             self.watch_soon();
@@ -453,14 +472,22 @@ impl Device {
         if hot {
             self.drain();
         }
-        if gone {
+        result
+    }
+
+    /// Notifies the device of what was sent, if it wants to know, and drops what was sent to a device
+    /// that is gone. Once for each ioctl is enough.
+    ///
+    /// As [`Self::tidy`]; it may take long.
+    pub(super) fn flush(self: &Arc<Self>) {
+        self.notify();
+        if self.gone.load(Acquire) {
             self.clear();
         }
     }
 
-    /// Notifies the device of what was sent, if it wants to know. Once for each ioctl is enough, and
-    /// best when no lock is held, since it may take long.
-    pub(super) fn flush(&self) {
+    /// As [`Self::flush`], but drops nothing: for whoever holds a reservation.
+    pub(super) fn notify(&self) {
         if self.notify_due.load(Relaxed) && self.notify_due.xchg(false, Full) {
             self.ring_bell();
         }
@@ -535,6 +562,12 @@ impl Device {
                 return;
             }
         }
+    }
+
+    /// Has [`Self::tidy`] called by a worker. Not when the device is gone: so no work outlives it.
+    pub(super) fn tidy_soon(self: &Arc<Self>) {
+        // An error says that it will be called anyway.
+        let _ = self.droppers.enqueue::<_, 1>(self.clone());
     }
 
     /// Drops what commands kept alive that are over. In process context, with no lock held that such

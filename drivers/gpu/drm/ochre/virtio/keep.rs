@@ -54,6 +54,11 @@ impl Keep {
         matches!(self, Self::Verdict(_))
     }
 
+    /// Whether a task sleeps until the answer is there.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self, Self::Returned(_))
+    }
+
     /// Called once with the device's answer, before the command's fence is signalled.
     ///
     /// May run in the interrupt handler: atomics only.

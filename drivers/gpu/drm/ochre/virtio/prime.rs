@@ -120,9 +120,10 @@ impl Importer for Borrower {
             wire::resource_detach_backing(id),
             Some(Keep::Returned(Returned(event.clone()))),
         );
-        device.flush();
-        // The exporter cannot be refused. A device that does not answer is reset by the watchdog, which
-        // ends this.
+        // Not more than that: the exporter holds the reservation.
+        device.notify();
+        // The exporter cannot be refused. The device is asked for an interrupt; if it does not answer,
+        // the watchdog resets it, which ends this, as does its going away.
         event.completion.wait_for_completion();
     }
 }

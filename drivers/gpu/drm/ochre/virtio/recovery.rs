@@ -175,6 +175,10 @@ impl Device {
         // An error says that the device was not there to be reset.
         let _ = self.silence();
         self.queue.lock().abandon(ENODEV);
+        if !from_worker {
+            // Only now: it may wait for an exporter that waits for the answers which there are not.
+            workqueue::cancel_sync::<_, 1>(self);
+        }
         self.clear();
     }
 

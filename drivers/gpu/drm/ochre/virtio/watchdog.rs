@@ -172,7 +172,6 @@ impl Device {
         // An ioctl that failed may have left a notification to us.
         self.flush();
         self.drain();
-        self.tidy();
         self.buffers().trim();
 
         let needs_reset = self.needs_reset();
@@ -180,6 +179,9 @@ impl Device {
             let mut queue = self.queue.lock();
             (queue.look(elapsed_ms), queue.broken())
         };
+        if sight.dead {
+            self.tidy_soon();
+        }
         let verdict = dog.liveness.look(&sight, elapsed_ms);
         if let Some(error) = broken {
             dev_err!(self.dev(), "the device lies: {error}\n");

@@ -670,6 +670,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
             *record = Record {
                 state: State::Staged,
                 order: node.order,
+                wanted: node.keep.as_ref().is_some_and(K::is_awaited),
                 keep: node.keep.take(),
                 node: Some(node),
                 kind: request.kind(),

@@ -136,23 +136,40 @@ impl Ends {
     }
 }
 
-struct Note(Arc<Ends>);
+struct Note {
+    ends: Arc<Ends>,
+    awaited: bool,
+}
+
+impl Note {
+    /// Nobody sleeps until it is told.
+    fn new(ends: &Arc<Ends>) -> Self {
+        Self {
+            ends: ends.clone(),
+            awaited: false,
+        }
+    }
+}
 
 impl Kept for Note {
     fn done(&self, result: Result) {
         match result {
-            Ok(()) => self.0.done.add(1, Relaxed),
+            Ok(()) => self.ends.done.add(1, Relaxed),
             Err(error) => {
-                self.0.failed.add(1, Relaxed);
-                self.0.last.store(error.to_errno(), Relaxed);
+                self.ends.failed.add(1, Relaxed);
+                self.ends.last.store(error.to_errno(), Relaxed);
             }
         }
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.awaited
     }
 }
 
 impl Drop for Note {
     fn drop(&mut self) {
-        self.0.dropped.add(1, Relaxed);
+        self.ends.dropped.add(1, Relaxed);
     }
 }
 
@@ -273,7 +290,7 @@ mod suite {
         let arg = FenceArg::new(Fence::prealloc(GFP_KERNEL)?, &timeline).ring(Some(3));
         let command = Command::new(wire::submit_3d(5, 16))
             .fence(arg)
-            .keep(Note(ends.clone()));
+            .keep(Note::new(&ends));
         let fence = bed.submit(command).ok_or(EINVAL)?;
         assert_eq!((fence.context(), fence.seqno()), (7, 1));
         assert_eq!(bed.room(), ROOM - 1);
@@ -364,7 +381,7 @@ mod suite {
         for resource in 0..40 {
             let node = CleanupNode::new(GFP_KERNEL)?;
             let request = wire::resource_unref(resource);
-            let keep = Some(Note(ends.clone()));
+            let keep = Some(Note::new(&ends));
             bed.queue.submit_cleanup(node, generation, request, keep);
         }
         bed.queue.publish();
@@ -425,7 +442,7 @@ mod suite {
             let arg = FenceArg::new(Fence::prealloc(GFP_KERNEL)?, &timeline);
             let command = Command::new(wire::submit_3d(1, 0))
                 .fence(arg)
-                .keep(Note(ends.clone()));
+                .keep(Note::new(&ends));
             fences.push(bed.submit(command).ok_or(EINVAL)?, GFP_KERNEL)?;
         }
         let reply = Reply::with(None)?;
@@ -433,7 +450,7 @@ mod suite {
         let old = bed.queue.generation();
         let cleanup = |bed: &mut Bed<'_>| -> Result {
             let node = CleanupNode::new(GFP_KERNEL)?;
-            let keep = Some(Note(cleaned.clone()));
+            let keep = Some(Note::new(&cleaned));
             bed.queue
                 .submit_cleanup(node, old, wire::resource_unref(1), keep);
             Ok(())
@@ -491,7 +508,7 @@ mod suite {
         let forget = |bed: &mut Bed<'_>| -> Result {
             let node = CleanupNode::new(GFP_KERNEL)?;
             let generation = bed.queue.generation();
-            let keep = Some(Note(ends.clone()));
+            let keep = Some(Note::new(&ends));
             bed.queue
                 .submit_cleanup(node, generation, wire::ctx_destroy(1), keep);
             Ok(())
@@ -603,6 +620,34 @@ mod suite {
     }
 
     #[test]
+    fn clean_up_for_which_a_task_sleeps_is_told_by_an_interrupt() -> Result {
+        let (plain, records) = (Plain::new(&OPTIONS)?, Records::new(COUNT)?);
+        let mut bed = Bed::new(&plain, &records)?;
+        let generation = bed.queue.generation();
+        for awaited in [false, true] {
+            let ends = Ends::new()?;
+            let keep = Note {
+                ends: ends.clone(),
+                awaited,
+            };
+            bed.queue.submit_cleanup(
+                CleanupNode::new(GFP_KERNEL)?,
+                generation,
+                wire::resource_detach_backing(1),
+                Some(keep),
+            );
+            bed.queue.publish();
+            let chains = bed.take()?;
+            bed.answer(&chains[0], OK);
+            assert_eq!(bed.device.interrupts(), awaited);
+            bed.collect();
+            assert_eq!(ends.counts(), (1, 0, 0));
+            bed.tidy();
+        }
+        Ok(())
+    }
+
+    #[test]
     fn ring_full_of_fences_leaves_a_place_to_ask_whether_the_device_lives() -> Result {
         let (plain, records) = (Plain::new(&OPTIONS)?, Records::new(COUNT)?);
         let mut bed = Bed::new(&plain, &records)?;
@@ -658,7 +703,7 @@ mod suite {
                         }
                         let mut command = Command::new(wire::submit_3d(1, 0)).fence(arg);
                         if rng.chance(2) {
-                            command = command.keep(Note(ends.clone()));
+                            command = command.keep(Note::new(&ends));
                             kept += 1;
                         }
                         let fence = bed.submit(command).ok_or(EINVAL)?;
@@ -667,7 +712,7 @@ mod suite {
                     4 => {
                         let node = CleanupNode::new(GFP_KERNEL)?;
                         let generation = bed.queue.generation();
-                        let keep = Some(Note(ends.clone()));
+                        let keep = Some(Note::new(&ends));
                         let request = wire::resource_unref(1);
                         bed.queue.submit_cleanup(node, generation, request, keep);
                         bed.queue.publish();
