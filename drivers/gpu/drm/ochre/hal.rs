@@ -10,8 +10,9 @@
 //! Rules for an implementation:
 //!
 //! - Each method that touches the board returns [`ENODEV`] once the device is unbound or reads as
-//!   all ones, and then touches nothing. Methods that only touch memory go on working; what they
-//!   write is simply not looked at any more.
+//!   all ones, and then touches nothing. Memory that the board reaches is given back when the device
+//!   is unbound, even if an open file still has a [`Table`] or [`HwQueue`]: from then on reads of it
+//!   give all ones, and writes nothing or [`ENODEV`].
 //! - No method waits for the board, except [`Hal::halt`] and [`Hal::stop`]: what takes time is a pair of a start and
 //!   a poll. Methods may take locks of their own, short ones, and may sleep for memory only where
 //!   their documentation says so.

@@ -69,6 +69,11 @@ impl PciDevice {
         Ok(pci)
     }
 
+    /// Its address on the bus, by which the kernel names it.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Whether a driver is bound.
     pub fn is_bound(&self) -> bool {
         self.path.join("driver").exists()

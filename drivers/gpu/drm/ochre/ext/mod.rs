@@ -25,8 +25,10 @@
 pub(crate) mod barrier;
 pub(crate) mod capability;
 pub(crate) mod dma_buf;
+pub(crate) mod dma_coherent;
 pub(crate) mod dma_fence;
 pub(crate) mod dma_mapping;
+mod dma_resources;
 pub(crate) mod dma_resv;
 pub(crate) mod drm_auth;
 pub(crate) mod drm_drv;

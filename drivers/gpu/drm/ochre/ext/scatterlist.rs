@@ -6,7 +6,7 @@
 //! [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
 //!
 //! As `kernel::scatterlist::SGTable`, which takes only vmalloc memory, and for many mappings at once
-//! ([`mappings`]).
+//! (`dma_resources`).
 
 use core::ptr::NonNull;
 
@@ -28,13 +28,9 @@ use kernel::{
     types::Opaque, //
 };
 
-use super::sys;
-
-mod mappings;
-
-use mappings::{
-    Mapping,
-    Mappings, //
+use super::{
+    dma_resources::Resource,
+    sys, //
 };
 
 /// A run of addresses on the device's side.
@@ -48,7 +44,7 @@ pub(crate) struct Segment {
 
 /// A DMA mapping that ends when it is dropped or the device is unbound, whichever is first.
 pub(crate) struct DmaMap {
-    mapping: Arc<Mapping>,
+    mapping: Arc<Resource>,
     needs_sync: bool,
 }
 
@@ -63,13 +59,12 @@ impl DmaMap {
         pages: &[NonNull<bindings::page>],
         direction: DataDirection,
     ) -> Result<Self> {
-        let owner = Mappings::of(dev)?;
         let table = Table::new(dev, pages)?;
-        // SAFETY: Device and table are valid, the pages by the contract of this function.
-        let mapping = unsafe { owner.map(table, direction)? };
-        // SAFETY: Device and table are valid and mapped.
-        let needs_sync =
-            unsafe { sys::ochre_sgtable_needs_sync(raw_device(dev), mapping.table.0.get()) };
+        let raw_table = table.as_raw();
+        // SAFETY: The pages stay by the contract of this function.
+        let mapping = unsafe { Resource::map(dev, table, direction)? };
+        // SAFETY: Device and table are valid and mapped: `mapping` has the table.
+        let needs_sync = unsafe { sys::ochre_sgtable_needs_sync(raw_device(dev), raw_table) };
         Ok(Self {
             mapping,
             needs_sync,
@@ -83,12 +78,13 @@ impl DmaMap {
         &'a self,
         dev: &'a Device<Bound>,
     ) -> Result<impl Iterator<Item = Segment> + 'a> {
-        if !self.mapping.owner.is_of(dev) {
+        let table = self.mapping.table().ok_or(EINVAL)?;
+        if !self.mapping.is_of(dev) {
             return Err(EINVAL);
         }
         // SAFETY: The table was mapped by `new` and stays so while the device is bound, which it is for
         // `'a`.
-        let table = unsafe { SGTable::from_raw(self.mapping.table.0.get()) };
+        let table = unsafe { SGTable::from_raw(table.as_raw()) };
         Ok(table.iter().map(|entry| Segment {
             addr: entry.dma_address(),
             len: entry.dma_len(),
@@ -126,12 +122,13 @@ impl DmaMap {
 
 impl Drop for DmaMap {
     fn drop(&mut self) {
-        self.mapping.owner.unmap(&self.mapping);
+        // SAFETY: All calls borrow `self`, which is going.
+        unsafe { self.mapping.end() };
     }
 }
 
 /// A `struct sg_table` of its own allocation, so that it can move between owners.
-struct Table(Pin<KBox<Opaque<bindings::sg_table>>>);
+pub(super) struct Table(Pin<KBox<Opaque<bindings::sg_table>>>);
 
 // SAFETY: The table may be used and freed on any thread.
 unsafe impl Send for Table {}
@@ -166,6 +163,11 @@ impl Table {
         })?;
         Ok(Self(table))
     }
+
+    /// The C structure.
+    pub(super) fn as_raw(&self) -> *mut bindings::sg_table {
+        self.0.get()
+    }
 }
 
 impl Drop for Table {
@@ -175,7 +177,81 @@ impl Drop for Table {
     }
 }
 
-fn raw_device(dev: &Device) -> *mut bindings::device {
+/// The C structure of a device.
+pub(super) fn raw_device(dev: &Device) -> *mut bindings::device {
     // CAST: `Device` is a transparent wrapper.
     core::ptr::from_ref(dev).cast_mut().cast()
+}
+
+#[kunit_tests(ochre_ext_scatterlist)]
+mod tests {
+    use kernel::page::Page;
+
+    use super::{
+        super::gem::test_driver::with_dma_device,
+        *, //
+    };
+
+    fn pages(count: usize) -> Result<KVec<Page>> {
+        let mut pages = KVec::new();
+        for _ in 0..count {
+            pages.push(Page::alloc_page(GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        Ok(pages)
+    }
+
+    fn map(dev: &Device<Bound>, pages: &[Page]) -> Result<DmaMap> {
+        let mut raw = KVec::new();
+        for page in pages {
+            raw.push(NonNull::new(page.as_ptr()).ok_or(EINVAL)?, GFP_KERNEL)?;
+        }
+        // SAFETY: The callers keep the pages longer.
+        unsafe { DmaMap::new(dev, &raw, DataDirection::Bidirectional) }
+    }
+
+    #[test]
+    fn dropped_mappings_are_forgotten_in_any_order() -> Result {
+        let pages = pages(3)?;
+        with_dma_device(c"ochre-mappings", |dev| {
+            let mut maps = KVec::new();
+            for _ in 0..5 {
+                maps.push(map(dev, &pages)?, GFP_KERNEL)?;
+            }
+            assert_eq!(Resource::count(dev)?, 5);
+            drop(maps.remove(2).map_err(|_| EINVAL)?);
+            drop(maps.remove(0).map_err(|_| EINVAL)?);
+            assert_eq!(Resource::count(dev)?, 3);
+            let total: u64 = maps[0].segments(dev)?.map(|segment| segment.len).sum();
+            assert_eq!(total, 3 * PAGE_SIZE as u64);
+            drop(maps);
+            assert_eq!(Resource::count(dev)?, 0);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn unbinding_ends_the_mappings_that_are_left() -> Result {
+        let pages = pages(2)?;
+        let (first, second) = with_dma_device(c"ochre-mappings", |dev| {
+            Ok((map(dev, &pages)?, map(dev, &pages)?))
+        })?;
+        for map in [first, second] {
+            let mut called = false;
+            map.mapping.with_mapped(|_, _, _| called = true);
+            assert!(!called);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn mapping_of_another_device_has_no_addresses_here() -> Result {
+        let pages = pages(1)?;
+        with_dma_device(c"ochre-mappings", |dev| {
+            let map = map(dev, &pages)?;
+            with_dma_device(c"ochre-others", |other| {
+                assert_eq!(map.segments(other).err(), Some(EINVAL));
+                Ok(())
+            })
+        })
+    }
 }

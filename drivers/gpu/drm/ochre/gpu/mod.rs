@@ -27,8 +27,9 @@
 //! the scheduler's lock, so nothing that waits for a fence may run under it.
 //!
 //! The end: `device::Gpu::unplug` wakes who waits, stops the worker, stops the board, and only then
-//! signals all fences, with [`ENODEV`](kernel::error::code::ENODEV). Afterwards open files find
-//! nothing but errors, and their memory goes with the last of them.
+//! signals all fences, with [`ENODEV`](kernel::error::code::ENODEV). Then the device's release takes
+//! away what is mapped for DMA (`ext::dma_resources`). Afterwards open files find nothing but errors,
+//! and what they have goes with the last of them.
 
 pub(crate) mod bo;
 pub(crate) mod bound;

@@ -12,7 +12,6 @@ use core::mem::{
 
 use kernel::{
     device,
-    dma::Coherent,
     firmware::Firmware,
     pci,
     prelude::*, //
@@ -35,6 +34,7 @@ use super::{
         FW_FAILED,
         FW_RUNNING, //
     },
+    memory::SharedWords,
     regs::{
         self,
         Regs, //
@@ -74,7 +74,7 @@ pub(super) struct Info {
 
 /// A firmware image in DMA memory.
 pub(super) struct Image {
-    memory: Coherent<[u8]>,
+    memory: SharedWords,
     bytes: u32,
     info: Info,
 }
@@ -142,7 +142,7 @@ impl Image {
         })?;
 
         Ok(Self {
-            memory: Coherent::from_slice(dev.as_ref(), data, GFP_KERNEL)?,
+            memory: SharedWords::from_bytes(dev.as_ref(), data, GFP_KERNEL)?,
             bytes: u32::try_from(data.len())?,
             info,
         })
@@ -155,7 +155,7 @@ impl Image {
 
     /// Has the board check and start the image.
     pub(super) fn begin(&self, regs: &Regs) -> Result {
-        regs.stage_pair::<regs::FW_ADDR_LO, regs::FW_ADDR_HI>(self.memory.dma_address())?;
+        regs.stage_pair::<regs::FW_ADDR_LO, regs::FW_ADDR_HI>(self.memory.address(0).offset())?;
         regs.stage(regs::FW_SIZE::from(self.bytes))?;
         regs.write_ordered(regs::FW_CTRL::zeroed().with_const_load::<1>())
     }

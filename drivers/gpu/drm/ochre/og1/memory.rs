@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Memory that the driver and the board share: coherent system memory, seen as 64-bit words.
 //!
-//! Each word is read and written whole (volatile), since the board may change it at any moment;
-//! what is read is data to be checked, never a reference into the memory.
+//! What is read is data to be checked, never a reference into the memory. All of it is given back when
+//! the device is unbound, whoever still has it: afterwards reads and writes give `ENODEV`.
 
 use kernel::{
     alloc::Flags,
     device::{
         Bound,
         Device, //
-    },
-    dma::Coherent,
-    io::{
-        io_read,
-        io_write, //
     },
     prelude::*, //
 };
@@ -22,7 +17,10 @@ use super::hw::mem::{
     PA_MASK,
     PA_SYSTEM, //
 };
-use crate::hal::BoardAddr;
+use crate::{
+    ext::dma_coherent::CoherentWords,
+    hal::BoardAddr, //
+};
 
 /// Bytes of a word.
 pub(super) const WORD: usize = size_of::<u64>();
@@ -37,43 +35,44 @@ pub(super) fn encode_addr(addr: BoardAddr) -> u64 {
 }
 
 /// Zeroed coherent memory of a whole number of words.
-pub(super) struct SharedWords {
-    memory: Coherent<[u64]>,
-}
+pub(super) struct SharedWords(CoherentWords);
 
 impl SharedWords {
     /// Allocates `words` words, aligned to a page. Sleeps. `flags`: who has to account for it.
     pub(super) fn new(dev: &Device<Bound>, words: usize, flags: Flags) -> Result<Self> {
-        let memory = Coherent::zeroed_slice(dev, words, flags)?;
-        Ok(Self { memory })
+        CoherentWords::new(dev, words, flags).map(Self)
+    }
+
+    /// Allocates as many words as hold `bytes`, which are copied there. Sleeps.
+    pub(super) fn from_bytes(dev: &Device<Bound>, bytes: &[u8], flags: Flags) -> Result<Self> {
+        let memory = Self::new(dev, bytes.len().div_ceil(WORD), flags)?;
+        for (index, chunk) in bytes.chunks(WORD).enumerate() {
+            let mut word = [0; WORD];
+            word.iter_mut()
+                .zip(chunk)
+                .for_each(|(to, from)| *to = *from);
+            memory.write(index, u64::from_le_bytes(word))?;
+        }
+        Ok(memory)
     }
 
     /// Where the board finds word `index`.
     pub(super) fn address(&self, index: usize) -> BoardAddr {
-        // CAST: `usize` has 64 bits here, see Kconfig.
-        BoardAddr::System(self.memory.dma_address() + (index * WORD) as u64)
+        BoardAddr::System(self.0.dma_address(index))
     }
 
     /// Reads word `index`. `EINVAL` beyond the end.
     pub(super) fn read(&self, index: usize) -> Result<u64> {
-        (|| -> Result<u64> { Ok(u64::from_le(io_read!(&self.memory, [try: index]))) })()
+        self.0.read(index)
     }
 
     /// Writes word `index`. `EINVAL` beyond the end.
     pub(super) fn write(&self, index: usize, value: u64) -> Result {
-        io_write!(&self.memory, [try: index], value.to_le());
-        Ok(())
+        self.0.write(index, value)
     }
 
     /// Writes `values` from word `first` on. `EINVAL`, with nothing written, if they do not all fit.
     pub(super) fn write_all(&self, first: usize, values: &[u64]) -> Result {
-        let end = first.checked_add(values.len()).ok_or(EINVAL)?;
-        if end > self.memory.len() {
-            return Err(EINVAL);
-        }
-        for (index, value) in (first..end).zip(values) {
-            self.write(index, *value)?;
-        }
-        Ok(())
+        self.0.write_all(first, values)
     }
 }
