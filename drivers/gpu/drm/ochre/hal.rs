@@ -40,6 +40,14 @@ use crate::algo::{
     }, //
 };
 
+mod counters;
+
+pub(crate) use counters::{
+    BoardCounter,
+    Counter,
+    EngineCounter, //
+};
+
 /// What a board is. Does not change while it is bound.
 pub(crate) struct Info {
     /// Name for people, padded with NULs, at least one.
@@ -420,8 +428,17 @@ pub(crate) trait Hal: Send + Sync {
     /// What the board is.
     fn info(&self) -> &Info;
 
-    /// The clocks now.
+    /// The clocks now. Same rule as for [`Hal::counter`].
     fn clocks(&self) -> Result<Clocks>;
+
+    /// Whether the board has a counter.
+    fn has_counter(&self, counter: Counter) -> bool;
+
+    /// Reads a counter, which only grows, whatever is reset meanwhile. [`EINVAL`] if there is none
+    /// such.
+    ///
+    /// Called with interrupts off and under raw spinlocks: may take no other lock, and has to be short.
+    fn counter(&self, counter: Counter) -> Result<u64>;
 
     /// The board's time in ticks of [`Info::timestamp_hz`]. [`ENODEV`] if it reads as all ones.
     fn time(&self) -> Result<u64>;

@@ -12,7 +12,8 @@
 //! - [`ring`] is the arithmetic between producer and board, [`timeline`] the fences of one queue;
 //! - [`sched`] decides which queue sits in which hardware slot and which job runs next;
 //! - [`watchdog`] finds hangs, silence and lost interrupts, [`recovery`] how far to go about them;
-//! - [`usage`] counts engine time for fdinfo; [`fifo`] is a queue whose room is reserved ahead.
+//! - [`usage`] counts engine time for fdinfo, [`monotonic`] carries counters over resets; [`fifo`] is
+//!   a queue whose room is reserved ahead.
 //!
 //! Nothing here locks: a structure belongs to whoever holds the lock around it, which `gpu/` names.
 //! Nothing here allocates or fails on a path that gives something back (freeing memory, completing
@@ -22,6 +23,7 @@
 
 pub(crate) mod buddy;
 pub(crate) mod fifo;
+pub(crate) mod monotonic;
 pub(crate) mod recovery;
 pub(crate) mod ring;
 pub(crate) mod sched;

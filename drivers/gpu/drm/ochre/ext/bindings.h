@@ -9,6 +9,7 @@
 #include <linux/dma-fence.h>
 #include <linux/dma-fence-chain.h>
 #include <linux/dma-fence-unwrap.h>
+#include <linux/perf_event.h>
 #include <linux/shmem_fs.h>
 #include <linux/sync_file.h>
 #include <linux/virtio_dma_buf.h>

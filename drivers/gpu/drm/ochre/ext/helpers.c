@@ -481,3 +481,99 @@ void ochre_ida_init(struct ida *ida)
 {
 	ida_init(ida);
 }
+
+#ifdef CONFIG_PERF_EVENTS
+/* Both strings have to outlive @file. */
+void ochre_perf_attr_init(struct perf_pmu_events_attr *file, const char *name,
+			  const char *text)
+{
+	sysfs_attr_init(&file->attr.attr);
+	file->attr.attr.name = name;
+	file->attr.attr.mode = 0444;
+	file->attr.show = perf_event_sysfs_show;
+	file->event_str = text;
+}
+
+bool ochre_perf_has_branch_stack(struct perf_event *event)
+{
+	return has_branch_stack(event);
+}
+
+bool ochre_perf_has_more_config(struct perf_event *event)
+{
+	return event->attr.config1 || event->attr.config2 ||
+	       event->attr.config3 || event->attr.config4;
+}
+
+void ochre_perf_event_begin(struct perf_event *event, u64 value)
+{
+	local64_set(&event->hw.prev_count, value);
+}
+
+/* Counts what a counter that is at @value has gained since the last look. */
+void ochre_perf_event_count(struct perf_event *event, u64 value)
+{
+	s64 before = local64_xchg(&event->hw.prev_count, value);
+
+	local64_add(value - before, &event->count);
+}
+
+/*
+ * Adds a reading of a level. When an event stops there may be no other one, or there
+ * may be one in a moment: unless it is to @keep, the next replaces it.
+ */
+void ochre_perf_event_level(struct perf_event *event, u64 value, bool keep)
+{
+	s64 before = local64_xchg(&event->hw.prev_count, keep ? 0 : value);
+
+	local64_add(value - before, &event->count);
+}
+
+bool ochre_perf_event_is_stopped(struct perf_event *event)
+{
+	return event->hw.state & PERF_HES_STOPPED;
+}
+
+void ochre_perf_event_set_stopped(struct perf_event *event, bool stopped)
+{
+	event->hw.state = stopped ? PERF_HES_STOPPED | PERF_HES_UPTODATE : 0;
+}
+#endif
+
+struct module *ochre_this_module(void)
+{
+	return THIS_MODULE;
+}
+
+void ochre_raw_spin_lock_init(raw_spinlock_t *lock, const char *name,
+			      struct lock_class_key *key)
+{
+#ifdef CONFIG_DEBUG_SPINLOCK
+	__raw_spin_lock_init(lock, name, key, LD_WAIT_SPIN);
+#else
+	raw_spin_lock_init(lock);
+#endif
+}
+
+unsigned long ochre_raw_spin_lock_irqsave(raw_spinlock_t *lock)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(lock, flags);
+	return flags;
+}
+
+bool ochre_raw_spin_trylock_irqsave(raw_spinlock_t *lock, unsigned long *flags)
+{
+	return raw_spin_trylock_irqsave(lock, *flags);
+}
+
+void ochre_raw_spin_unlock_irqrestore(raw_spinlock_t *lock, unsigned long flags)
+{
+	raw_spin_unlock_irqrestore(lock, flags);
+}
+
+void ochre_raw_spin_assert_held(raw_spinlock_t *lock)
+{
+	lockdep_assert_held(lock);
+}

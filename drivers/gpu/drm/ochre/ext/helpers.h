@@ -16,6 +16,8 @@
 #include <linux/iosys-map.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
+#include <linux/perf_event.h>
+#include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
 #include <drm/drm_drv.h>
@@ -124,6 +126,30 @@ u64 ochre_available_bytes(void);
 /* linux/io.h */
 int ochre_io_reserve_wc(resource_size_t start, resource_size_t size);
 void ochre_io_free_wc(resource_size_t start, resource_size_t size);
+
+#ifdef CONFIG_PERF_EVENTS
+/* linux/perf_event.h */
+void ochre_perf_attr_init(struct perf_pmu_events_attr *file, const char *name,
+			  const char *text);
+bool ochre_perf_has_branch_stack(struct perf_event *event);
+bool ochre_perf_has_more_config(struct perf_event *event);
+void ochre_perf_event_begin(struct perf_event *event, u64 value);
+void ochre_perf_event_count(struct perf_event *event, u64 value);
+void ochre_perf_event_level(struct perf_event *event, u64 value, bool keep);
+bool ochre_perf_event_is_stopped(struct perf_event *event);
+void ochre_perf_event_set_stopped(struct perf_event *event, bool stopped);
+#endif
+
+/* linux/module.h */
+struct module *ochre_this_module(void);
+
+/* linux/spinlock.h */
+void ochre_raw_spin_lock_init(raw_spinlock_t *lock, const char *name,
+			      struct lock_class_key *key);
+unsigned long ochre_raw_spin_lock_irqsave(raw_spinlock_t *lock);
+bool ochre_raw_spin_trylock_irqsave(raw_spinlock_t *lock, unsigned long *flags);
+void ochre_raw_spin_unlock_irqrestore(raw_spinlock_t *lock, unsigned long flags);
+void ochre_raw_spin_assert_held(raw_spinlock_t *lock);
 
 /* linux/workqueue.h */
 struct workqueue_struct *ochre_alloc_workqueue(const char *name,

@@ -41,6 +41,9 @@ pub(crate) mod irq_work;
 pub(crate) mod mm;
 pub(crate) mod pages;
 pub(crate) mod pci;
+#[cfg(CONFIG_PERF_EVENTS)]
+pub(crate) mod perf_event;
+pub(crate) mod raw_spinlock;
 pub(crate) mod scatterlist;
 pub(crate) mod shmem;
 pub(crate) mod signal;

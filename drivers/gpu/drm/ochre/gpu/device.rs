@@ -2,6 +2,8 @@
 
 //! [`Gpu`]: everything that lives as long as the DRM device, and how it ends.
 
+use core::mem;
+
 use kernel::{
     device,
     impl_has_delayed_work,
@@ -52,6 +54,7 @@ use crate::{
     gpu::{
         clear::Clearer,
         driver::Driver,
+        insight::Insight,
         log::Loudness,
         recovery::Ladder,
         scheduler::Scheduler,
@@ -146,6 +149,9 @@ pub(crate) struct Gpu {
     /// Whom to tell when the device is given up. A leaf.
     #[pin]
     pub(super) registered: Mutex<Option<RegisteredDevice<Driver>>>,
+    /// What lets people look inside. Nothing is dropped under this lock.
+    #[pin]
+    insight: Mutex<Insight>,
 
     /// All work below runs here, one at a time. Enqueued only under the scheduler's lock while it is
     /// not stopped, or by a callback that a job owns: so no work outlives [`Gpu::unplug`] and
@@ -233,6 +239,7 @@ impl Gpu {
                 ladder <- new_mutex!(Ladder::new(), "ochre_ladder"),
                 clearer <- new_mutex!(Clearer::new(), "ochre_clearer"),
                 registered <- new_mutex!(None, "ochre_registered"),
+                insight <- new_mutex!(Insight::default(), "ochre_insight"),
                 workers,
                 run <- new_work!("ochre_run"),
                 watch <- new_delayed_work!("ochre_watch"),
@@ -339,8 +346,10 @@ impl Gpu {
     }
 
     /// Tells the GPU by which DRM device programs see it.
-    pub(crate) fn attach(&self, device: RegisteredDevice<Driver>) {
+    pub(crate) fn attach(self: &Arc<Self>, device: RegisteredDevice<Driver>) {
         *self.registered.lock() = Some(device);
+        let insight = Insight::open(self);
+        *self.insight.lock() = insight;
     }
 
     /// Gives the board up: it stays bound, but nobody can use it any more. From the worker.
@@ -368,6 +377,8 @@ impl Gpu {
     pub(crate) fn unplug(self: &Arc<Self>) {
         // First whoever waits, then the work: a waiter must not hold anything up.
         let first = self.leave(Presence::Gone);
+        let insight = mem::take(&mut *self.insight.lock());
+        drop(insight);
         workqueue::cancel_sync::<_, 0>(self);
         workqueue::cancel_delayed_sync::<_, 1>(self);
         workqueue::cancel_delayed_sync::<_, 2>(self);

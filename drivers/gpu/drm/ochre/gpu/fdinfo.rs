@@ -13,7 +13,8 @@ use kernel::sync::atomic::{
 use super::{
     bo::Region,
     device::Gpu,
-    driver::DrmFile, //
+    driver::DrmFile,
+    engine_name::class_name, //
 };
 use crate::{
     ext::drm_print::{
@@ -54,14 +55,6 @@ impl Memory {
     /// A handle of the file for a BO goes.
     pub(super) fn uncharge(&self, region: Region, bytes: u64) {
         self.region(region).add(bytes.wrapping_neg(), Relaxed);
-    }
-}
-
-/// Name of an engine class in the keys.
-fn class_name(class: EngineClass) -> &'static str {
-    match class {
-        EngineClass::Compute => "compute",
-        EngineClass::Copy => "copy",
     }
 }
 

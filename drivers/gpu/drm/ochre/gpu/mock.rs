@@ -44,6 +44,7 @@ use crate::{
         Command,
         ContextId,
         Correlation,
+        Counter,
         Engine,
         EngineClass,
         EngineId,
@@ -472,6 +473,14 @@ impl Hal for Board {
             memory_khz: 1,
             memory_max_khz: 1,
         })
+    }
+
+    fn has_counter(&self, _counter: Counter) -> bool {
+        false
+    }
+
+    fn counter(&self, _counter: Counter) -> Result<u64> {
+        Err(EINVAL)
     }
 
     fn time(&self) -> Result<u64> {

@@ -37,9 +37,11 @@ mod clear;
 pub(crate) mod device;
 pub(crate) mod driver;
 mod elements;
+mod engine_name;
 mod fdinfo;
 mod file;
 mod handles;
+mod insight;
 mod job;
 mod log;
 #[cfg(CONFIG_KUNIT = "y")]
@@ -49,6 +51,8 @@ mod mock_tables;
 mod page_table;
 #[cfg(CONFIG_KUNIT = "y")]
 mod page_table_tests;
+#[cfg(CONFIG_PERF_EVENTS)]
+mod pmu;
 mod query;
 mod queue;
 mod queue_ioctl;

@@ -21,6 +21,7 @@ use kernel::{
 };
 
 use super::{
+    counters::Counters,
     discovery::{
         Board,
         EngineKind, //
@@ -76,6 +77,7 @@ use crate::{
         Command,
         ContextId,
         Correlation,
+        Counter,
         Engine,
         EngineClass,
         EngineId,
@@ -124,10 +126,12 @@ pub(super) struct Og1 {
     contexts: Contexts,
     #[pin]
     faults: FaultRing,
+    #[pin]
+    counters: Counters,
     /// The reset that was begun last, until it has ended. Registers are accessed inside.
     #[pin]
     reset: Mutex<Option<Resetting>>,
-    /// Guards the latched time, from the write that latches it until it has been read.
+    /// Guards what reading or writing one register latches in another, until that has been read.
     #[pin]
     latch: Mutex<()>,
 }
@@ -162,6 +166,7 @@ impl Og1 {
                 pdev: pdev.into(),
                 bound <- new_mutex!(true),
                 regs,
+                counters <- Counters::new(board.counters, slots.clone()),
                 slots,
                 info,
                 vectors: usize::try_from(board.vectors)?,
@@ -237,12 +242,20 @@ impl Og1 {
         self.mask_interrupts(false)
     }
 
+    /// Begins to reset the board.
+    fn start_device_reset(&self) -> Result {
+        self.counters.freeze(&self.regs);
+        self.regs
+            .write_ordered(regs::DEVICE_RESET::from(RESET_MAGIC))
+    }
+
     /// Carries a reset of the board on by one step.
     fn poll_device_reset(&self, resetting: &mut Resetting) -> Result<ResetProgress> {
         if !resetting.starting {
             if u32::from(self.regs.read::<regs::STATUS>()?.resetting()) != 0 {
                 return Ok(ResetProgress::Pending);
             }
+            self.counters.thaw();
             self.image.begin(&self.regs)?;
             resetting.starting = true;
         }
@@ -320,7 +333,17 @@ impl Hal for Og1 {
         })
     }
 
+    fn has_counter(&self, counter: Counter) -> bool {
+        self.counters.has(counter)
+    }
+
+    fn counter(&self, counter: Counter) -> Result<u64> {
+        self.counters.read(&self.regs, counter)
+    }
+
     fn time(&self) -> Result<u64> {
+        // The high word is as of the last read of the low one, by whomever.
+        let _latch = self.latch.lock();
         self.regs.read_pair::<regs::TIME_LO, regs::TIME_HI>()
     }
 
@@ -397,8 +420,7 @@ impl Hal for Og1 {
                 RESET_TIMEOUT
             }
             Reset::Device => {
-                let magic = regs::DEVICE_RESET::from(RESET_MAGIC);
-                self.regs.write_ordered(magic)?;
+                self.start_device_reset()?;
                 DEVICE_RESET_TIMEOUT
             }
         };
@@ -443,11 +465,7 @@ impl Hal for Og1 {
     fn halt(&self) {
         // A board that does not answer any more cannot be told anything: every error here means so.
         let _ = self.mask_interrupts(true);
-        if self
-            .regs
-            .write_ordered(regs::DEVICE_RESET::from(RESET_MAGIC))
-            .is_err()
-        {
+        if self.start_device_reset().is_err() {
             return;
         }
         let _ = poll::read_poll_timeout(

@@ -17,6 +17,7 @@ use super::{
         UNITS_MAX,
         UNIT_COMPUTE,
         UNIT_COPY,
+        UNIT_COUNTERS,
         UNIT_FAULT,
         UNIT_FIRMWARE,
         UNIT_IRQ,
@@ -74,6 +75,8 @@ pub(super) struct Board {
     pub(super) queue_ids: u16,
     /// Interrupt vectors.
     pub(super) vectors: u32,
+    /// Version of the counters, 0 without any.
+    pub(super) counters: u16,
     /// The engines by index.
     pub(super) engines: KVec<Engine>,
 }
@@ -86,6 +89,7 @@ struct Found {
     va_bits: Option<u32>,
     firmware: bool,
     fault: bool,
+    counters: u16,
     engines: usize,
 }
 
@@ -153,6 +157,7 @@ impl Board {
             va_bits,
             queue_ids: queue_ids.min(super::hw::regs::DOORBELLS as u16),
             vectors,
+            counters: found.counters,
             engines,
         })
     }
@@ -181,7 +186,8 @@ impl Board {
 
         let mut found = Found::default();
         for unit in 0..units {
-            let kind = u32::from(regs.read_at::<regs::UNIT_ID>(unit)?.kind());
+            let id = regs.read_at::<regs::UNIT_ID>(unit)?;
+            let kind = u32::from(id.kind());
             let info = u32::from(regs.read_at::<regs::UNIT_INFO>(unit)?);
             match kind {
                 UNIT_IRQ => found.vectors = Some(info),
@@ -189,6 +195,7 @@ impl Board {
                 UNIT_MMU => found.va_bits = Some(info),
                 UNIT_FIRMWARE => found.firmware = true,
                 UNIT_FAULT => found.fault = true,
+                UNIT_COUNTERS => found.counters = u16::try_from(u32::from(id.version()))?,
                 UNIT_COMPUTE | UNIT_COPY => {
                     let count = u32::from(regs.read_at::<regs::UNIT_COUNT>(unit)?.count());
                     found.engines += usize::try_from(count)?;

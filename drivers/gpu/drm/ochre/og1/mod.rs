@@ -5,7 +5,8 @@
 //! `include/ochre` and come in through [`hw`].
 //!
 //! What flows in: `gpu/` asks through the trait `Hal`, and [`board`] hands each question to the
-//! file that knows: [`slots`], [`queue`], [`page_table`], [`faults`], [`firmware`], [`discovery`].
+//! file that knows: [`slots`], [`queue`], [`page_table`], [`faults`], [`firmware`], [`counters`],
+//! [`discovery`].
 //! What flows out: interrupts, from [`irq`] to `Gpu::on_engine_event` and `Gpu::on_fault`.
 //! Everything that touches a register goes through [`regs::Regs`].
 //!
@@ -17,10 +18,11 @@
 //!
 //! Locks, all leaves, none held while waiting for the board:
 //! `Contexts::staging` (the MMU unit's staged values), `FaultRing::taken` (position in the fault
-//! ring), `Og1::reset` (the reset in progress), `Og1::latch` (the latched time), `Og1::bound` (held while DMA
-//! memory is allocated).
+//! ring), `Og1::reset` (the reset in progress), `Og1::latch` (the latched times), `Og1::bound` (held while DMA
+//! memory is allocated), `Counters::bank` (the counters and their registers; raw, for perf).
 
 mod board;
+mod counters;
 mod discovery;
 mod faults;
 mod firmware;

@@ -51,6 +51,11 @@ impl Slots {
         &self.regs
     }
 
+    /// Number in the registers of each engine, by [`EngineId`].
+    pub(super) fn engines(&self) -> &[u8] {
+        &self.engines
+    }
+
     /// The engine whose registers have number `index`, if it is there.
     pub(super) fn engine_at(&self, index: u8) -> Option<EngineId> {
         let position = self.engines.iter().position(|&engine| engine == index)?;
