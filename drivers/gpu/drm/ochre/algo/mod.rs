@@ -14,6 +14,8 @@
 //! - [`watchdog`] finds hangs, silence and lost interrupts, [`recovery`] how far to go about them;
 //! - [`usage`] counts engine time for fdinfo, [`monotonic`] carries counters over resets; [`fifo`] is
 //!   a queue whose room is reserved ahead.
+//! - [`power`] decides about clocks, voltages and gates from the board's telemetry;
+//! - [`usage`] counts engine time for fdinfo; [`fifo`] is a queue whose room is reserved ahead.
 //!
 //! Nothing here locks: a structure belongs to whoever holds the lock around it, which `gpu/` names.
 //! Nothing here allocates or fails on a path that gives something back (freeing memory, completing
@@ -24,6 +26,9 @@
 pub(crate) mod buddy;
 pub(crate) mod fifo;
 pub(crate) mod monotonic;
+// Until gpu/ uses all of it.
+#[allow(dead_code)]
+pub(crate) mod power;
 pub(crate) mod recovery;
 pub(crate) mod ring;
 pub(crate) mod sched;
