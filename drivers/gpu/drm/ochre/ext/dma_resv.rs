@@ -103,6 +103,19 @@ impl DmaResv {
         }
     }
 
+    /// One fence for all of `usage`, which may be an array. [`None`] if there is none. [`ENOMEM`].
+    ///
+    /// For whoever has to end its wait for another reason than those of [`Self::wait`].
+    pub(crate) fn fence(&self, usage: Usage) -> Result<Option<FenceRef>> {
+        let mut fence = core::ptr::null_mut();
+        // SAFETY: By the type invariant; the place for the result is valid for writing.
+        to_result(unsafe {
+            bindings::dma_resv_get_singleton(self.as_raw(), usage.into_raw(), &mut fence)
+        })?;
+        // SAFETY: A fence comes with a reference, which is ours.
+        Ok(unsafe { DmaFence::from_owned(fence) })
+    }
+
     /// Whether all fences of `usage` are signalled. In any context.
     pub(crate) fn is_signaled(&self, usage: Usage) -> bool {
         // SAFETY: By the type invariant.
@@ -299,6 +312,27 @@ mod tests {
             fence.signal(Ok(()));
         }
         assert!(resv.get().is_signaled(Usage::Write));
+        Ok(())
+    }
+
+    #[test]
+    fn one_fence_stands_for_all_that_are_not_over() -> Result {
+        let resv = Owned::new()?;
+        assert!(resv.get().fence(Usage::Read)?.is_none());
+        let (first, second) = (new_fence(1)?, new_fence(1)?);
+        for fence in [&first, &second] {
+            resv.get()
+                .publish(Usage::Write, || Some(fence.reference()))?;
+        }
+        let all = resv.get().fence(Usage::Read)?.ok_or(EINVAL)?;
+        first.signal(Ok(()));
+        assert!(!all.is_signaled());
+        second.signal(Ok(()));
+        // What tells it of the others is only there once somebody waits.
+        assert!(resv
+            .get()
+            .fence(Usage::Read)?
+            .is_none_or(|fence| fence.is_signaled()));
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use super::{
         IoctlDevice, //
     },
     keep::Keep,
+    wait,
     wire, //
 };
 use crate::ext::{
@@ -100,7 +101,7 @@ fn transfer(
     // One turn, but for pages of which the device has copies.
     while command.is_some() {
         if obj.takes_turns() {
-            obj.resv().wait(Usage::Read, None)?;
+            wait::wait_idle(device, &obj, None)?;
         }
         obj.resv().publish(Usage::Write, || {
             if obj.takes_turns() {

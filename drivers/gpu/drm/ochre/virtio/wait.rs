@@ -15,7 +15,10 @@ use kernel::{
         },
         Arc, //
     },
-    time, //
+    time::{
+        self,
+        Jiffies, //
+    }, //
 };
 
 use super::{
@@ -33,8 +36,7 @@ use crate::ext::{
         CallbackNode,
         DmaFence,
         FenceCallback,
-        FenceRef,
-        WaitOutcome, //
+        FenceRef, //
     },
     dma_resv::Usage,
     gem::ObjectExt,
@@ -84,8 +86,26 @@ pub(super) fn wait_for(device: &Arc<Device>, fence: &DmaFence) -> Result {
     }
     // The answer may be there, with nobody having looked for it; that is cheaper than an interrupt.
     device.reap();
+    sleep_until(device, fence, None).map(drop)
+}
+
+/// Waits until all that others and the device do with an object is over, at most `timeout` jiffies.
+/// Returns whether it is. As [`wait_for`]; [`ENOMEM`].
+pub(super) fn wait_idle(
+    device: &Arc<Device>,
+    obj: &BoObject,
+    timeout: Option<Jiffies>,
+) -> Result<bool> {
+    match obj.resv().fence(Usage::Read)? {
+        Some(fence) => sleep_until(device, &fence, timeout),
+        None => Ok(true),
+    }
+}
+
+/// Sleeps until a fence is signalled. Returns whether it is.
+fn sleep_until(device: &Device, fence: &DmaFence, timeout: Option<Jiffies>) -> Result<bool> {
     if fence.is_signaled() {
-        return Ok(());
+        return Ok(true);
     }
     pin_init::stack_pin_init!(let waiter = Waiter::new());
     let waiter = waiter.into_ref();
@@ -95,12 +115,13 @@ pub(super) fn wait_for(device: &Arc<Device>, fence: &DmaFence) -> Result {
         return Err(ENODEV);
     }
     if done.as_mut().arm(FenceRef::from(fence)) == Armed::AlreadySignaled {
-        return Ok(());
+        return Ok(true);
     }
-    waiter
+    let woken = waiter
         .task
-        .wait_interruptible(None, || waiter.woken.load(Acquire) != 0)?;
-    device.check()
+        .wait_interruptible(timeout, || waiter.woken.load(Acquire) != 0)?;
+    device.check()?;
+    Ok(woken)
 }
 
 /// `DRM_IOCTL_VIRTGPU_WAIT`.
@@ -123,7 +144,7 @@ pub(super) fn ioctl(
     }
     if !idle && args.flags & uapi::VIRTGPU_WAIT_NOWAIT == 0 {
         let timeout = time::msecs_to_jiffies(limits::WAIT_SECONDS * 1000);
-        idle = obj.resv().wait(Usage::Read, Some(timeout))? == WaitOutcome::Signaled;
+        idle = wait_idle(device, &obj, Some(timeout))?;
     }
     if !idle {
         return Err(EBUSY);

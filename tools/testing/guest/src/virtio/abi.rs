@@ -115,6 +115,10 @@ structures! {
     drm_gem_close [] {
         handle: u32, pad: u32,
     }
+    /// Attaches a fence to a buffer of vgem's, which ends by itself after ten seconds.
+    drm_vgem_fence_attach [(b'd', DRIVER + 1)] {
+        handle: u32, flags: u32, out_fence: u32, pad: u32,
+    }
     /// What became of a sync file.
     sync_file_info [(b'>', 4)] {
         name: [u8; 32], status: i32, flags: u32, num_fences: u32, pad: u32, sync_fence_info: u64,
@@ -135,6 +139,8 @@ pub const VIRTGPU_EXECBUF_FENCE_FD_IN: u32 = 1;
 pub const VIRTGPU_EXECBUF_FENCE_FD_OUT: u32 = 2;
 /// `ring_idx` names the timeline.
 pub const VIRTGPU_EXECBUF_RING_IDX: u32 = 4;
+/// The fence is of a writer.
+pub const VGEM_FENCE_WRITE: u32 = 1;
 /// Does not wait.
 pub const VIRTGPU_WAIT_NOWAIT: u32 = 1;
 
@@ -202,6 +208,7 @@ pub const REQUESTS: [(&str, u32); 11] = [
 // Requests as a C compiler makes them of the header.
 const _: () = {
     assert!(drm_virtgpu_map::REQUEST == 0xc010_6441);
+    assert!(drm_vgem_fence_attach::REQUEST == 0xc010_6441);
     assert!(drm_virtgpu_execbuffer::REQUEST == 0xc040_6442);
     assert!(drm_virtgpu_getparam::REQUEST == 0xc010_6443);
     assert!(drm_virtgpu_resource_create::REQUEST == 0xc038_6444);

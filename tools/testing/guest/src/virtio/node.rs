@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::ptr;
 
 use libc::c_ulong;
@@ -37,7 +38,7 @@ pub struct Mapping {
 }
 
 /// Calls an ioctl once.
-fn call_on<A: abi::Argument>(fd: BorrowedFd<'_>, argument: &mut A) -> Result<(), Errno> {
+pub(super) fn call_on<A: abi::Argument>(fd: BorrowedFd<'_>, argument: &mut A) -> Result<(), Errno> {
     let request = c_ulong::from(A::REQUEST);
     // SAFETY: The argument has the type that the request names. The pointers in it lead to memory
     // of the test that lives and may be overwritten, or nowhere.
@@ -73,7 +74,15 @@ impl Node {
     ///
     /// There is none.
     pub fn open_of(function: &Function) -> anyhow::Result<Self> {
-        let path = function.render_node()?;
+        Self::open_at(&function.render_node()?)
+    }
+
+    /// Opens a node.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn open_at(path: &Path) -> anyhow::Result<Self> {
         let file = File::options().read(true).write(true).open(path)?;
         Ok(Self { file })
     }
@@ -309,6 +318,11 @@ impl Mapping {
         }
         let start = start.cast();
         Ok(Self { start, bytes })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> u64 {
+        self.start as u64
     }
 
     /// Number of words.

@@ -20,7 +20,10 @@ use drm::control::dumbbuffer::DumbBuffer;
 use drm::control::Device;
 use nix::errno::Errno;
 
+use super::abi::drm_vgem_fence_attach;
 use super::abi::drm_virtgpu_resource_info;
+use super::abi::VGEM_FENCE_WRITE;
+use super::node::call_on;
 use super::Node;
 
 impl drm::Device for Node {}
@@ -118,6 +121,20 @@ impl Vgem {
     pub fn buffer(&self, pages: u32) -> anyhow::Result<DumbBuffer> {
         self.create_dumb_buffer((1024, pages), DrmFourcc::Xrgb8888, 32)
             .context("a buffer of vgem")
+    }
+
+    /// Makes a buffer busy for ten seconds.
+    ///
+    /// # Errors
+    ///
+    /// It is no buffer, or busy.
+    pub fn occupy(&self, handle: u32) -> Result<(), Errno> {
+        let mut argument = drm_vgem_fence_attach {
+            handle,
+            flags: VGEM_FENCE_WRITE,
+            ..Default::default()
+        };
+        call_on(self.as_fd(), &mut argument)
     }
 
     /// A dma-buf of a buffer of `pages` pages, which nobody else has.
