@@ -110,16 +110,11 @@ fn detached(part: impl FnOnce() -> Outcome) -> anyhow::Result<Child> {
     })
 }
 
-/// The letter of a process' state, and its time on processors.
-fn state(pid: Pid) -> anyhow::Result<(char, u64)> {
+/// The letter of a process' state.
+fn state(pid: Pid) -> anyhow::Result<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(") ").context("stat")?;
-    let fields: Vec<&str> = fields.split(' ').collect();
-    let state = fields[0].chars().next().unwrap_or('?');
-    Ok((
-        state,
-        fields[11].parse::<u64>()? + fields[12].parse::<u64>()?,
-    ))
+    Ok(fields.chars().next().unwrap_or('?'))
 }
 
 /// Starts a process that runs `part` until it sleeps in the kernel; `None` if it ends instead.
@@ -128,19 +123,23 @@ fn state(pid: Pid) -> anyhow::Result<(char, u64)> {
 ///
 /// No process, or it does neither within a minute.
 pub fn blocked(part: impl FnOnce() -> Outcome) -> anyhow::Result<Option<Child>> {
-    /// Looks in a row at which it has to be asleep.
-    const LOOKS: u32 = 200;
+    /// Looks in a row at which it has to be asleep. One that goes on never is at so many; one that
+    /// waits may wake up now and then, to look, so that more could take very long.
+    const LOOKS: u32 = 20;
     let child = detached(part)?;
     let pid = child.pid();
-    let (mut asleep, mut before) = (0, None);
+    let mut asleep = 0;
     let sleeps = eventually("the process sleeps", 60, || {
-        let now = state(pid)?;
-        let sleeping = matches!(now.0, 'S' | 'D') && before == Some(now);
-        asleep = if sleeping { asleep + 1 } else { 0 };
-        before = Some(now);
-        Ok(match now.0 {
+        Ok(match state(pid)? {
             'Z' | 'X' => Some(false),
-            _ => (asleep >= LOOKS).then_some(true),
+            'S' | 'D' => {
+                asleep += 1;
+                (asleep >= LOOKS).then_some(true)
+            }
+            _ => {
+                asleep = 0;
+                None
+            }
         })
     });
     match sleeps {
