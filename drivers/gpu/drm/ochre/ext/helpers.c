@@ -218,6 +218,42 @@ vm_fault_t ochre_vmf_insert_pfn(struct vm_fault *vmf, unsigned long ahead,
 				   pfn, prot);
 }
 
+struct ochre_run {
+	struct mm_struct *mm;
+	pte_t first;
+	unsigned long done;
+};
+
+static int ochre_continue_pte(pte_t *pte, unsigned long addr, void *data)
+{
+	struct ochre_run *run = data;
+
+	if (!run->done++) {
+		run->first = ptep_get(pte);
+		return pte_none(run->first) ? -ENOENT : 0;
+	}
+	if (pte_none(ptep_get(pte)))
+		set_pte_at(run->mm, addr, pte, pte_advance_pfn(run->first, run->done - 1));
+	return 0;
+}
+
+/*
+ * Maps the @count page frames behind the one that was just mapped where the fault
+ * was, in the same way: vmf_insert_pfn_prot() would look up the memory type of each.
+ * What does not work is left to the next fault.
+ *
+ * The fault holds the area, so page tables and protection stay as they are. Who takes
+ * the pages away meanwhile, unmap_mapping_range(), has the same lock of the page
+ * table, and comes after all of this: drm_dev_unplug() waits for the fault first.
+ */
+void ochre_vmf_continue_pfn(struct vm_fault *vmf, unsigned long count)
+{
+	struct ochre_run run = { .mm = vmf->vma->vm_mm };
+
+	apply_to_page_range(run.mm, vmf->address, (count + 1) * PAGE_SIZE,
+			    ochre_continue_pte, &run);
+}
+
 unsigned long ochre_page_to_pfn(struct page *page)
 {
 	return page_to_pfn(page);

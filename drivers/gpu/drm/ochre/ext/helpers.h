@@ -80,6 +80,7 @@ int ochre_gem_vmap(struct page **pages, unsigned int count,
 void ochre_gem_vunmap(struct iosys_map *map);
 vm_fault_t ochre_vmf_insert_pfn(struct vm_fault *vmf, unsigned long ahead,
 				unsigned long pfn, bool write_combined);
+void ochre_vmf_continue_pfn(struct vm_fault *vmf, unsigned long count);
 unsigned long ochre_page_to_pfn(struct page *page);
 void ochre_gem_unmap(struct drm_gem_object *obj);
 

@@ -184,16 +184,16 @@ impl Fault<'_> {
         let Some(first) = page_at(self.page) else {
             return FaultResult(bindings::vm_fault_reason_VM_FAULT_SIGBUS);
         };
-        let limit = match first.owner {
-            Owner::Window(_) => WINDOW_FAULT_PAGES,
-            Owner::Aperture | Owner::System(_) => FAULT_PAGES,
-        };
         let mut result = self.insert_one(0, &first);
         if result.0 != bindings::vm_fault_reason_VM_FAULT_NOPAGE {
             return result;
         }
         // Whatever goes wrong now only costs another fault.
-        for ahead in 1..self.pages.min(limit) {
+        if let Owner::Window(range) = first.owner {
+            self.continue_run(range);
+            return result;
+        }
+        for ahead in 1..self.pages.min(FAULT_PAGES) {
             let Some(page) = page_at(self.page + ahead) else {
                 break;
             };
@@ -203,6 +203,19 @@ impl Fault<'_> {
             }
         }
         FaultResult(bindings::vm_fault_reason_VM_FAULT_NOPAGE)
+    }
+
+    /// Maps what follows the first page in a window: an object in a window is all of its range, page
+    /// by page, and has one memory type, so nothing has to be found out for each of them.
+    fn continue_run(&self, range: &WindowRange) {
+        let of_range = usize::try_from(range.pages()).unwrap_or(usize::MAX);
+        let pages = self.pages.min(of_range.saturating_sub(self.page));
+        let count = pages.min(WINDOW_FAULT_PAGES).saturating_sub(1);
+        if count != 0 {
+            // SAFETY: As in `insert_one`, for the page that faulted and `count` after it, all within
+            // the area and the range.
+            unsafe { sys::ochre_vmf_continue_pfn(self.vmf, count) };
+        }
     }
 
     fn insert_one(&self, ahead: usize, page: &CpuPage<'_>) -> FaultResult {
