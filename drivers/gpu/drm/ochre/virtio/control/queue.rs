@@ -57,8 +57,9 @@ use crate::{
 
 /// Segments of the longest chain: request, payload, answer.
 pub(in crate::virtio) const SEGMENTS_MAX: usize = 1 + PIECES_MAX + 1;
-/// With one of so many places in use, answers are taken although nobody waits for them.
-const REAP_SHARE: usize = 8;
+/// Each time so many commands were submitted as one of so many of the ring's places, answers are taken
+/// although nobody waits for them. Not more often: the device may be slow, and looking costs.
+const REAP_SHARE: u64 = 8;
 /// Who waits for room waits until one of so many commands in flight is over.
 const STRIDE_SHARE: u32 = 8;
 /// Places in the ring that only [`Queue::ask`] uses, so that a ring full of fences does not look like
@@ -286,6 +287,8 @@ pub(in crate::virtio) struct Queue<R: RingMemory, S, K> {
     unsent: Nodes<K>,
 
     last_order: u64,
+    /// [`Self::last_order`] when answers were taken for the last time.
+    collected_at: u64,
     last_fence: u64,
     plain_sent: u32,
     plain_answered: u32,
@@ -373,6 +376,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
                 back: None,
             },
             last_order: 0,
+            collected_at: 0,
             last_fence: 0,
             plain_sent: 0,
             plain_answered: 0,
@@ -771,7 +775,8 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
         };
         // Whoever sends much takes the answers, so that there is always a place and payloads go back
         // to their pool.
-        if self.in_flight * REAP_SHARE > hardware.ring.slots() {
+        let since = self.last_order - self.collected_at;
+        if since * REAP_SHARE > hardware.ring.slots() as u64 {
             self.hot = true;
         }
         hardware.ring.publish()
@@ -906,6 +911,7 @@ impl<R: RingMemory, S: RecordMemory, K: Kept> Queue<R, S, K> {
     pub(in crate::virtio) fn collect(&mut self, batch: &mut Batch) -> bool {
         self.again = false;
         self.hot = false;
+        self.collected_at = self.last_order;
         // Each turn but the last tells of a record or takes one from the ring.
         for _ in 0..2 * self.records.len() {
             if self.over.head != NONE {

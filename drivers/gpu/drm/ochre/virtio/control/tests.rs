@@ -620,6 +620,26 @@ mod suite {
     }
 
     #[test]
+    fn answers_for_which_nobody_waits_are_looked_for_now_and_then() -> Result {
+        let (plain, records) = (Plain::new(&OPTIONS)?, Records::new(COUNT)?);
+        let mut bed = Bed::new(&plain, &records)?;
+        // Each second time, in a ring with so few places, and no more often if there are none.
+        for _ in 0..3 {
+            bed.submit(Command::new(wire::resource_unref(1)));
+            assert!(!bed.queue.take_hot());
+            bed.submit(Command::new(wire::resource_unref(1)));
+            assert!(bed.queue.take_hot());
+            bed.collect();
+        }
+        for chain in bed.take()? {
+            bed.answer(&chain, OK);
+        }
+        bed.collect();
+        assert_eq!(bed.room(), ROOM);
+        Ok(())
+    }
+
+    #[test]
     fn clean_up_for_which_a_task_sleeps_is_told_by_an_interrupt() -> Result {
         let (plain, records) = (Plain::new(&OPTIONS)?, Records::new(COUNT)?);
         let mut bed = Bed::new(&plain, &records)?;
