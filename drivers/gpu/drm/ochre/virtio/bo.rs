@@ -357,7 +357,7 @@ impl gem::DriverObject for Bo {
             if let Ok(node) = CleanupNode::new(GFP_KERNEL) {
                 let request = wire::ctx_detach_resource(context.id(), obj.id);
                 device.submit_cleanup(node, context.generation(), request, None);
-                device.flush();
+                device.flush_soon(0);
             }
         }
     }
@@ -435,7 +435,7 @@ impl PinnedDrop for Bo {
         let request = wire::resource_unref(*this.id);
         let keep = Some(Keep::Remains(remains));
         this.device.submit_cleanup(node, generation, request, keep);
-        this.device.flush();
+        this.device.flush_soon(0);
     }
 }
 

@@ -110,6 +110,11 @@ const ROUNDS_MAX: usize = 64;
 /// How many things one call drops before the worker goes on.
 const DEAD_MAX: usize = 4096;
 
+/// For so many bytes to copy the device is notified, though nobody waits.
+const SOON_BYTES: u64 = 256 << 10;
+/// What [`Device::flush_soon`] takes each call for, at least.
+const SOON_STEP: u64 = SOON_BYTES / 8;
+
 /// The control queue of a device.
 pub(super) type Control = Queue<DmaMemory, DmaRecords, Keep>;
 
@@ -159,6 +164,8 @@ pub(super) struct Device {
     pub(super) muted: AtomicFlag,
     /// The device has to be notified.
     notify_due: AtomicFlag,
+    /// Bytes of work for which [`Self::flush_soon`] has not notified it.
+    put_off: Atomic<u64>,
     /// Somebody drops what is left of a device that is gone.
     clearing: AtomicFlag,
     pub(super) notify: SetOnce<Notify>,
@@ -253,6 +260,7 @@ impl Device {
                 gone: AtomicFlag::new(false),
                 muted: AtomicFlag::new(false),
                 notify_due: AtomicFlag::new(false),
+                put_off: Atomic::new(0),
                 clearing: AtomicFlag::new(false),
                 notify: SetOnce::new(),
                 vectors: SetOnce::new(),
@@ -486,9 +494,23 @@ impl Device {
         }
     }
 
+    /// As [`Self::flush`], for what nobody waits for yet and what costs the device no more than copying
+    /// `bytes`: it is notified when enough of that has come together, when somebody waits or sends
+    /// something else, and otherwise by the worker. A notification costs more than a small copy.
+    pub(super) fn flush_soon(self: &Arc<Self>, bytes: u64) {
+        let bytes = bytes.max(SOON_STEP);
+        if self.put_off.fetch_add(bytes, Relaxed) + bytes >= SOON_BYTES {
+            self.notify();
+        }
+        if self.gone.load(Acquire) {
+            self.clear();
+        }
+    }
+
     /// As [`Self::flush`], but drops nothing: for whoever holds a reservation.
     pub(super) fn notify(&self) {
         if self.notify_due.load(Relaxed) && self.notify_due.xchg(false, Full) {
+            self.put_off.store(0, Relaxed);
             self.ring_bell();
         }
     }
@@ -500,10 +522,12 @@ impl Device {
         }
     }
 
-    /// Takes what the device has answered by now, also if nobody has asked for an interrupt.
+    /// For whoever is about to wait: notifies the device if that was put off, and takes what it has
+    /// answered by now, also if nobody has asked for an interrupt.
     ///
     /// In process context, as [`Self::tidy`].
     pub(super) fn reap(self: &Arc<Self>) {
+        self.notify();
         self.drain();
         if self.gone.load(Acquire) {
             self.clear();
@@ -591,8 +615,9 @@ impl Device {
     }
 }
 
-/// Who hears the interrupts of a device, and that somebody waits for a fence. Its work is to take
-/// answers that were there before somebody waited, and so raised no interrupt.
+/// Who hears the interrupts of a device, and that somebody waits for a fence. Its work is to notify
+/// the device if that was put off, and to take answers that were there before somebody waited, and
+/// so raised no interrupt.
 pub(super) type Ears = IrqWork<Ear>;
 
 /// What [`Ears`] know.
@@ -600,6 +625,7 @@ pub(super) struct Ear(pub(super) Arc<Device>);
 
 impl Run for Ear {
     fn run(&self) {
+        self.0.notify();
         self.0.drain();
     }
 }
@@ -623,7 +649,7 @@ impl WantSignal for Ears {
         let mut queue = self.0.queue.lock();
         queue.want_cookie(cookie);
         // Not here, with the fence's lock held.
-        if queue.take_hot() {
+        if queue.take_hot() || self.0.notify_due.load(Relaxed) {
             self.queue();
         }
     }

@@ -30,6 +30,9 @@ use crate::ext::{
     uapi_virtio as uapi, //
 };
 
+/// Hardly any format has more bytes in a pixel.
+const PIXEL_BYTES: u64 = 16;
+
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
@@ -113,8 +116,20 @@ fn transfer(
             device.submit(&mut room, command.take()?)
         })?;
     }
-    device.flush();
+    match direction {
+        Direction::ToHost => device.flush_soon(bytes_about(obj.bytes(), &what.region)),
+        // Who reads back waits for it.
+        Direction::FromHost => device.flush(),
+    }
     Ok(0)
+}
+
+/// About how many bytes a region of a resource of `size` bytes has: only the host knows its format.
+fn bytes_about(size: u64, region: &[u32; 6]) -> u64 {
+    let [_, _, _, w, h, d] = region.map(u64::from);
+    let pixels = w.checked_mul(h).and_then(|area| area.checked_mul(d));
+    let bytes = pixels.and_then(|pixels| pixels.checked_mul(PIXEL_BYTES));
+    bytes.unwrap_or(u64::MAX).min(size)
 }
 
 /// `DRM_IOCTL_VIRTGPU_TRANSFER_TO_HOST`.
@@ -147,4 +162,17 @@ pub(super) fn ioctl_from_host(
         layer_stride: args.layer_stride,
     };
     transfer(dev, file, args.bo_handle, Direction::FromHost, &what)
+}
+
+#[kunit_tests(ochre_virtio_transfer)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn region_has_no_more_bytes_than_its_resource() {
+        assert_eq!(bytes_about(4096, &[0, 0, 0, 16, 2, 1]), 512);
+        assert_eq!(bytes_about(4096, &[0, 0, 0, 4096, 1, 1]), 4096);
+        assert_eq!(bytes_about(4096, &[0; 6]), 0);
+        assert_eq!(bytes_about(4096, &[u32::MAX; 6]), 4096);
+    }
 }
