@@ -140,6 +140,8 @@ pub(super) struct Live {
     /// Of the device, when it was made.
     generation: u64,
     verdict: Arc<Verdict>,
+    /// What the device answered to the streams that have no fence to tell it.
+    streams: Arc<Verdict>,
     /// One for each command ring.
     rings: KVec<Timeline>,
     /// The rings whose fences tell the program by an event.
@@ -166,6 +168,16 @@ impl Live {
     /// Whether the program wants an event for each fence of a command ring.
     pub(super) fn is_polled(&self, index: u32) -> bool {
         self.poll_rings.checked_shr(index).unwrap_or(0) & 1 != 0
+    }
+
+    /// Where the answers to streams without a fence are noted.
+    pub(super) fn streams(&self) -> &Arc<Verdict> {
+        &self.streams
+    }
+
+    /// Tells, once, of an error with which the device answered a stream that had no fence.
+    pub(super) fn report(&self) -> Result {
+        self.streams.take()
     }
 
     /// Whether it can be used in `generation` of the device. [`EIO`]: it is lost; otherwise the
@@ -237,6 +249,7 @@ impl Context {
             }
         }
         let verdict = Arc::new(Verdict::new(), GFP_KERNEL_ACCOUNT)?;
+        let streams = Arc::new(Verdict::new(), GFP_KERNEL_ACCOUNT)?;
         let node = CleanupNode::new(GFP_KERNEL_ACCOUNT)?;
         let id = device.context_ids().alloc()?;
         let mut room = device.reserve(1)?;
@@ -249,6 +262,7 @@ impl Context {
             id: id.get(),
             generation: room.generation(),
             verdict: verdict.clone(),
+            streams,
             rings,
             poll_rings: wanted.poll_rings.unwrap_or(0),
         };

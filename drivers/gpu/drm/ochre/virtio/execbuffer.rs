@@ -201,6 +201,8 @@ pub(super) fn ioctl(
     for obj in objs.iter().flat_map(|objs| objs.iter()) {
         obj.check(room.generation())?;
     }
+    // Last: it is told once, and by a call that nothing else is wrong with.
+    target.context.report()?;
     let mut command = Command::new(wire::submit_3d(target.context.id(), args.size));
     if let Some(stream) = stream {
         command = command.payload(stream);
@@ -212,7 +214,11 @@ pub(super) fn ioctl(
         command = command.fence(arg);
     }
     let fence = match objs {
-        None => device.submit(&mut room, command),
+        None if fenced => device.submit(&mut room, command),
+        None => {
+            let streams = target.context.streams().clone();
+            device.submit(&mut room, command.keep(Keep::Verdict(streams)))
+        }
         // The command has them, too, and may be over before they are unlocked.
         Some(objs) => {
             let command = command.keep(Keep::Objects(objs.clone()));

@@ -151,5 +151,8 @@ pub(super) fn ioctl(
     }
     device.check()?;
     obj.report()?;
+    if let Some(context) = file.inner().context().get() {
+        context.report()?;
+    }
     Ok(0)
 }
