@@ -52,6 +52,7 @@ pub(crate) mod syncobj;
 mod table;
 pub(crate) mod task;
 pub(crate) mod timekeeping;
+pub(crate) mod uaccess;
 pub(crate) mod uapi;
 pub(crate) mod uapi_virtio;
 mod virtio_dma_buf;

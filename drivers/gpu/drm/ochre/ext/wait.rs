@@ -11,13 +11,17 @@ use core::ptr;
 
 use kernel::{
     bindings,
-    ffi::c_long,
+    ffi::{
+        c_int,
+        c_long, //
+    },
     prelude::*,
     sync::LockClassKey,
     task::{
         MAX_SCHEDULE_TIMEOUT,
         TASK_INTERRUPTIBLE,
-        TASK_NORMAL, //
+        TASK_NORMAL,
+        TASK_UNINTERRUPTIBLE, //
     },
     time::Jiffies,
     types::Opaque, //
@@ -63,6 +67,26 @@ impl WaitQueue {
     pub(crate) fn wait_interruptible(
         &self,
         timeout: Option<Jiffies>,
+        condition: impl FnMut() -> bool,
+    ) -> Result<bool> {
+        self.wait(TASK_INTERRUPTIBLE, timeout, condition)
+    }
+
+    /// As [`Self::wait_interruptible`], whatever signals come, at most `timeout` jiffies: for the way
+    /// down, where nothing else can be done.
+    pub(crate) fn wait_uninterruptible(
+        &self,
+        timeout: Jiffies,
+        condition: impl FnMut() -> bool,
+    ) -> bool {
+        let held = self.wait(TASK_UNINTERRUPTIBLE, Some(timeout), condition);
+        held.unwrap_or(false)
+    }
+
+    fn wait(
+        &self,
+        state: c_int,
+        timeout: Option<Jiffies>,
         mut condition: impl FnMut() -> bool,
     ) -> Result<bool> {
         let limit = MAX_SCHEDULE_TIMEOUT;
@@ -74,9 +98,8 @@ impl WaitQueue {
 
         let outcome = loop {
             // SAFETY: Head and entry are initialised.
-            let interrupted = unsafe {
-                bindings::prepare_to_wait_event(self.head.get(), entry.get(), TASK_INTERRUPTIBLE)
-            };
+            let interrupted =
+                unsafe { bindings::prepare_to_wait_event(self.head.get(), entry.get(), state) };
             // The entry is queued before the condition is looked at: a change that comes after the
             // look wakes us.
             if condition() {
@@ -146,6 +169,8 @@ mod tests {
     #[test]
     fn condition_that_never_holds_times_out() -> Result {
         assert!(!shared()?.queue.wait_interruptible(Some(1), || false)?);
+        assert!(!shared()?.queue.wait_uninterruptible(1, || false));
+        assert!(shared()?.queue.wait_uninterruptible(0, || true));
         Ok(())
     }
 

@@ -9,12 +9,16 @@
 //!
 //! A payload goes back to the pool in any context, and the pool's lock is a leaf. Pieces beyond what
 //! the pool keeps are freed by [`Buffers::trim`], as freeing them may sleep.
+//!
+//! Memory of the device must not outlive its driver. So nobody has a payload while it waits for
+//! something that may never come, as a page of a program's memory, and [`Buffers::close`] waits until
+//! all are back.
+//!
+//! A piece is accounted to the program that it was made for, also while others use it. So programs
+//! together have no more that is not their own than the pool keeps.
 
 use kernel::{
-    alloc::{
-        AllocError,
-        Flags, //
-    },
+    alloc::AllocError,
     device::{
         self,
         Bound, //
@@ -34,11 +38,18 @@ use kernel::{
         Arc,
         SpinLockIrq, //
     },
-    uaccess::UserSlice, //
+    time::msecs_to_jiffies, //
 };
 
 use super::vring::Segment;
-use crate::ext::mm;
+use crate::ext::{
+    mm,
+    uaccess,
+    wait::{
+        new_wait_queue,
+        WaitQueue, //
+    }, //
+};
 
 /// Bytes of the pieces, and how many of each the pool keeps: about as many as a program has in flight
 /// that submits as fast as it can, since making and clearing one costs more than all the rest.
@@ -54,6 +65,8 @@ const LARGEST: usize = 256 << 10;
 pub(super) const PIECES_MAX: usize = 64;
 /// All payloads of several pieces may take one of so many parts of the machine's memory.
 const LARGE_SHARE: u64 = 8;
+/// How long [`Buffers::close`] waits. All waits of those who have payloads are over then.
+const CLOSE_MS: u32 = 10_000;
 /// Most bytes of a payload.
 pub(super) const MAX: usize = PIECES_MAX * LARGEST;
 
@@ -110,6 +123,21 @@ struct Pool {
     classes: [Stack; CLASSES.len()],
     /// To be freed.
     surplus: Stack,
+    /// How many pieces are in payloads.
+    out: usize,
+    /// Nothing is given out any more.
+    closed: bool,
+}
+
+impl Pool {
+    fn take(&mut self, class: usize) -> Option<KBox<Piece>> {
+        if self.closed {
+            return None;
+        }
+        let piece = self.classes.get_mut(class)?.pop()?;
+        self.out += 1;
+        Some(piece)
+    }
 }
 
 /// The pool.
@@ -118,9 +146,12 @@ pub(super) struct Buffers {
     /// A leaf.
     #[pin]
     pool: SpinLockIrq<Pool>,
+    /// Who waits until all are back.
+    #[pin]
+    home: WaitQueue,
     /// Bytes of the payloads of several pieces that there are.
     large: Atomic<usize>,
-    /// Most of them: this memory is accounted to nobody and cannot be swapped out.
+    /// Most of them: this memory cannot be swapped out.
     large_max: usize,
 }
 
@@ -130,11 +161,14 @@ impl Buffers {
         let pool = Pool {
             classes: [const { Stack::new() }; CLASSES.len()],
             surplus: Stack::new(),
+            out: 0,
+            closed: false,
         };
         let large_max = usize::try_from(mm::total_bytes() / LARGE_SHARE)?.max(MAX);
         Arc::pin_init(
             pin_init!(Self {
                 pool <- new_spinlock_irq!(pool, "ochre_virtio_buffers"),
+                home <- new_wait_queue!("ochre_virtio_buffers_home"),
                 large: Atomic::new(0),
                 large_max,
             }),
@@ -148,7 +182,7 @@ impl Buffers {
         if len == 0 || len > LARGEST {
             return None;
         }
-        let piece = self.pool.lock().classes.get_mut(class_of(len))?.pop()?;
+        let piece = self.pool.lock().take(class_of(len))?;
         Some(DmaBuf {
             pieces: Some(Pieces::One(piece)),
             len,
@@ -157,7 +191,8 @@ impl Buffers {
     }
 
     /// A payload of `len` bytes for `dev`, whose contents are anything. [`EINVAL`]: 0; [`E2BIG`]:
-    /// more than [`MAX`]; [`ENOMEM`], also if the large ones that are there take too much.
+    /// more than [`MAX`]; [`ENOMEM`], also if the large ones that are there take too much; [`ENODEV`]:
+    /// [`Self::close`] was called.
     pub(super) fn alloc(
         self: &Arc<Self>,
         dev: &device::Device<Bound>,
@@ -179,11 +214,11 @@ impl Buffers {
             pool: self.clone(),
         };
         if len <= LARGEST {
-            buf.pieces = Some(Pieces::One(Piece::new(dev, class_of(len), GFP_KERNEL)?));
+            buf.pieces = Some(Pieces::One(self.make(dev, class_of(len))?));
             return Ok(buf);
         }
         let count = len.div_ceil(LARGEST);
-        let pieces = KVec::with_capacity(count, GFP_KERNEL)?;
+        let pieces = KVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
         let bytes = count * LARGEST;
         if self.large.fetch_add(bytes, Relaxed) + bytes > self.large_max {
             self.large.fetch_sub(bytes, Relaxed);
@@ -192,30 +227,59 @@ impl Buffers {
         buf.pieces = Some(Pieces::Many(pieces));
         let class = class_of(LARGEST);
         for _ in 0..count {
-            let found = match self.pool.lock().classes.get_mut(class) {
-                Some(stack) => stack.pop(),
-                None => None,
-            };
+            let found = self.pool.lock().take(class);
             let piece = match found {
                 Some(piece) => piece,
-                None => Piece::new(dev, class, GFP_KERNEL)?,
+                None => self.make(dev, class)?,
             };
             if let Some(Pieces::Many(pieces)) = &mut buf.pieces {
-                pieces.push(piece, GFP_KERNEL)?;
+                // There is room for it.
+                pieces.push(piece, GFP_KERNEL_ACCOUNT)?;
             }
         }
         Ok(buf)
+    }
+
+    /// Makes a piece for a payload.
+    fn make(&self, dev: &device::Device<Bound>, class: usize) -> Result<KBox<Piece>> {
+        let piece = Piece::new(dev, class)?;
+        let mut pool = self.pool.lock();
+        if pool.closed {
+            return Err(ENODEV);
+        }
+        pool.out += 1;
+        Ok(piece)
     }
 
     fn put(&self, piece: KBox<Piece>) {
         let mut pool = self.pool.lock();
         let class = piece.class;
         let keep = CLASSES.get(class).map_or(0, |&(_, keep)| keep);
-        let pool = &mut *pool;
-        match pool.classes.get_mut(class) {
+        let inner = &mut *pool;
+        match inner.classes.get_mut(class) {
             Some(stack) if stack.count < keep => stack.push(piece),
-            _ => pool.surplus.push(piece),
+            _ => inner.surplus.push(piece),
         }
+        inner.out -= 1;
+        let home = inner.closed && inner.out == 0;
+        drop(pool);
+        if home {
+            self.home.wake_all();
+        }
+    }
+
+    /// Gives out nothing any more, waits until all that was is back, and frees it. Returns whether all
+    /// came back in time.
+    ///
+    /// Whoever has some has to come to an end by itself. Sleeps.
+    pub(super) fn close(&self) -> bool {
+        self.pool.lock().closed = true;
+        let limit = msecs_to_jiffies(CLOSE_MS);
+        let all = self
+            .home
+            .wait_uninterruptible(limit, || self.pool.lock().out == 0);
+        self.clear();
+        all
     }
 
     /// Frees what is too much. Sleeps.
@@ -238,15 +302,15 @@ impl Buffers {
 }
 
 impl Piece {
-    fn new(dev: &device::Device<Bound>, class: usize, flags: Flags) -> Result<KBox<Self>> {
+    fn new(dev: &device::Device<Bound>, class: usize) -> Result<KBox<Self>> {
         let (size, _) = CLASSES.get(class).ok_or(EINVAL)?;
-        let memory = Coherent::zeroed_slice(dev, *size, flags)?;
+        let memory = Coherent::zeroed_slice(dev, *size, GFP_KERNEL_ACCOUNT)?;
         let piece = Self {
             memory,
             class,
             next: None,
         };
-        KBox::new(piece, flags).map_err(|AllocError| ENOMEM)
+        KBox::new(piece, GFP_KERNEL_ACCOUNT).map_err(|AllocError| ENOMEM)
     }
 }
 
@@ -368,12 +432,18 @@ impl DmaBuf {
         let _ = self.for_each(0, self.len, zero);
     }
 
-    /// Fills it from user space. Not while the device is entered, since a page of the program may
-    /// be long in coming. [`EFAULT`].
-    pub(super) fn copy_from_user(&mut self, from: UserSlice) -> Result {
-        let mut reader = from.reader();
+    /// Fills it from the user address `from`, without waiting for a page. [`EFAULT`]: not all of it is
+    /// in memory, or at all.
+    pub(super) fn copy_from_user_nofault(&mut self, from: u64) -> Result {
+        let mut from = from;
         let len = self.len;
-        self.for_each(0, len, |bytes| reader.read_slice(bytes))
+        self.for_each(0, len, |bytes| {
+            uaccess::copy_from_user_nofault(bytes, from)?;
+            from = from
+                .checked_add(u64::try_from(bytes.len())?)
+                .ok_or(EFAULT)?;
+            Ok(())
+        })
     }
 
     /// Copies what is at `offset` to `data`. [`EINVAL`]: there is not so much.

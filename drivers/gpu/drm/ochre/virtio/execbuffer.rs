@@ -2,8 +2,8 @@
 
 //! The ioctl EXECBUFFER: a command stream for a context.
 //!
-//! First everything that can fail or wait: reading, looking up, memory, the fences that the stream
-//! comes after, room in the control queue, the BOs' locks. Then the stream is sent, and what the
+//! First everything that can fail or wait: looking up, memory, the fences that the stream comes after,
+//! reading it, room in the control queue, the BOs' locks. Then the stream is sent, and what the
 //! program gets in return is published, which cannot fail. So an ioctl that fails leaves no trace.
 
 use kernel::{
@@ -119,15 +119,27 @@ pub(super) fn read_stream(dev: &IoctlDevice, addr: u64, len: usize) -> Result<Op
     if len == 0 {
         return Ok(None);
     }
+    let mut stream = alloc(dev, len)?;
+    if stream.copy_from_user_nofault(addr).is_ok() {
+        return Ok(Some(stream));
+    }
+    // A page that is not there may be long in coming. Memory of the device must not wait for it.
+    drop(stream);
+    let mut bytes = KVVec::new();
+    user_slice(addr, len)?.read_all(&mut bytes, GFP_KERNEL_ACCOUNT)?;
+    let mut stream = alloc(dev, len)?;
+    stream.write(0, &bytes)?;
+    Ok(Some(stream))
+}
+
+fn alloc(dev: &IoctlDevice, len: usize) -> Result<DmaBuf> {
     let buffers = dev.device().buffers();
-    let mut stream = match buffers.pooled(len) {
-        Some(stream) => stream,
+    match buffers.pooled(len) {
+        Some(found) => Ok(found),
         None => dev
             .enter()?
-            .registration_data_with(|bound: &Bound<'_>| buffers.alloc(bound.dev, len))?,
-    };
-    stream.copy_from_user(user_slice(addr, len)?)?;
-    Ok(Some(stream))
+            .registration_data_with(|bound: &Bound<'_>| buffers.alloc(bound.dev, len)),
+    }
 }
 
 /// `DRM_IOCTL_VIRTGPU_EXECBUFFER`.
@@ -162,7 +174,6 @@ pub(super) fn ioctl(
             Some(Arc::new(objs, GFP_KERNEL_ACCOUNT)?)
         }
     };
-    let stream = read_stream(dev, args.command, len)?;
     let fenced = wants_fd || target.polled || !outs.is_empty() || objs.is_some();
     let fence = match fenced {
         true => Some(Fence::prealloc(GFP_KERNEL_ACCOUNT)?),
@@ -196,6 +207,8 @@ pub(super) fn ioctl(
         target.wait_for(device, &fence)?;
     }
 
+    // Late, as it must not wait for any of the above.
+    let stream = read_stream(dev, args.command, len)?;
     let mut room = device.reserve(1)?;
     target.context.check(room.generation())?;
     for obj in objs.iter().flat_map(|objs| objs.iter()) {

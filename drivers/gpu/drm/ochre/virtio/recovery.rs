@@ -196,7 +196,9 @@ impl Device {
         drop(hardware);
         drop(ears);
         self.watchdog.lock().let_go();
-        self.buffers().clear();
+        if !self.buffers().close() {
+            dev_warn!(self.dev(), "a program keeps memory of the device\n");
+        }
         *self.registered.lock() = None;
     }
 
