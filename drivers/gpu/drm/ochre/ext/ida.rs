@@ -35,7 +35,7 @@ impl Ida {
         })
     }
 
-    /// Takes a free number of `range`. [`ENOMEM`]; [`ENOSPC`] if there is none. Sleeps.
+    /// Takes a free number of `range`. [`ENOMEM`]; [`ENOSPC`] if there is none. Sleeps. Accounted to the task.
     pub(crate) fn alloc(&self, range: RangeInclusive<u32>) -> Result<u32> {
         // SAFETY: The IDA is initialised.
         let number = unsafe {
@@ -43,7 +43,7 @@ impl Ida {
                 self.ida.get(),
                 *range.start(),
                 *range.end(),
-                bindings::GFP_KERNEL,
+                bindings::GFP_KERNEL_ACCOUNT,
             )
         };
         u32::try_from(number).map_err(|_| Error::from_errno(number))

@@ -290,7 +290,7 @@ impl Reply {
                 buf,
                 waiters <- new_wait_queue!("ochre_virtio_reply"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 

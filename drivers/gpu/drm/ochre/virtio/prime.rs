@@ -87,9 +87,9 @@ impl Loan {
             pin_init!(Event {
                 completion <- Completion::new(),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
-        let detach = (CleanupNode::new(GFP_KERNEL)?, event);
+        let detach = (CleanupNode::new(GFP_KERNEL_ACCOUNT)?, event);
         let device = device.clone();
         Arc::pin_init(
             pin_init!(Self {
@@ -97,7 +97,7 @@ impl Loan {
                 resource: SetOnce::new(),
                 detach <- new_mutex!(Some(detach), "ochre_loan"),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn import(dev: &IoctlDevice, buf: &DmaBuf) -> Result<ARef<BoObject>> 
         return Err(ENODEV);
     }
     let loan = Loan::new(device)?;
-    let importer = KBox::new(Borrower(loan.clone()), GFP_KERNEL)?;
+    let importer = KBox::new(Borrower(loan.clone()), GFP_KERNEL_ACCOUNT)?;
     let attachment = dev
         .enter()?
         .registration_data_with(|bound: &Bound<'_>| Attachment::new(buf, bound.dev, importer))?;
@@ -150,7 +150,7 @@ pub(super) fn import(dev: &IoctlDevice, buf: &DmaBuf) -> Result<ARef<BoObject>> 
     attachment.with_segments(|segments| -> Result {
         let mut runs = KVVec::new();
         for segment in segments {
-            runs.push(segment, GFP_KERNEL)?;
+            runs.push(segment, GFP_KERNEL_ACCOUNT)?;
         }
         let (entries, count) = dev.enter()?.registration_data_with(|bound: &Bound<'_>| {
             let count = runs.len();

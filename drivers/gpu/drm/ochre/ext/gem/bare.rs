@@ -62,7 +62,7 @@ pub(super) fn make<T: BoOps>(
 where
     T::Driver: drm::Driver<Object = Object<T>>,
 {
-    let memory = KBox::<Object<T>>::new_uninit(GFP_KERNEL).map_err(|AllocError| ENOMEM)?;
+    let memory = KBox::<Object<T>>::new_uninit(GFP_KERNEL_ACCOUNT).map_err(|AllocError| ENOMEM)?;
     let object: *mut Object<T> = KBox::into_raw(memory).cast();
     // SAFETY: `Object` is `repr(C)` and begins with the C structure. The layout is that of all objects
     // of this type, so the driver's part is within the memory, where it stays. Besides these two an
