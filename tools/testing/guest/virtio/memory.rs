@@ -2,10 +2,16 @@
 //! The memory of BOs: copies of it in both directions, mappings, and what becomes of files and mappings
 //! when the device goes.
 
+use std::fs;
 use std::io::Read;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
 
+use drm::buffer::Buffer;
+use drm::buffer::DrmFourcc;
+use drm::control::Device;
 use guest::child;
 use guest::virtio::abi::*;
 use guest::virtio::base_line;
@@ -24,6 +30,8 @@ guest::tests! {
     deferred_blob_is_in_the_window_only_when_it_is_mapped,
     mapping_beyond_a_bo_or_at_a_wrong_offset_is_refused,
     mapping_outlives_its_handle,
+    dumb_buffer_of_the_primary_node_is_memory_for_the_device,
+    memory_of_bos_and_of_work_is_accounted_to_the_program,
     every_ioctl_is_enodev_when_the_device_is_gone,
     access_to_a_mapping_raises_sigbus_when_the_device_is_gone,
 }
@@ -134,6 +142,76 @@ fn mapping_outlives_its_handle() -> Outcome {
         assert_eq!(map.get(7), 70 + mem);
     }
     Ok(())
+}
+
+fn dumb_buffer_of_the_primary_node_is_memory_for_the_device() -> Outcome {
+    base_line()?;
+    let node = Node::open_at(&Function::find()?.primary_node()?)?;
+    let mut buffer = node.create_dumb_buffer((60, 40), DrmFourcc::Xrgb8888, 32)?;
+    assert_eq!(buffer.pitch(), 240);
+    let handle = u32::from(buffer.handle());
+    let resource = node.resource(handle)?;
+    node.map_dumb_buffer(&mut buffer)?[4..8].copy_from_slice(&7u32.to_le_bytes());
+    node.call(&mut drm_virtgpu_3d_transfer_to_host {
+        bo_handle: handle,
+        part: drm_virtgpu_3d_box {
+            w: 60,
+            h: 40,
+            d: 1,
+            ..Default::default()
+        },
+        ..Default::default()
+    })?;
+    node.wait(handle, 0)?;
+    assert_eq!(peek(resource, 1)?, "0x7");
+    // Other pixels would have to be known to the host, too.
+    let other = node.create_dumb_buffer((60, 40), DrmFourcc::Rgb565, 16);
+    assert_eq!(guest::errno(other), Some(Errno::EINVAL));
+    node.destroy_dumb_buffer(buffer)?;
+    drop(node);
+    base_line()
+}
+
+fn memory_of_bos_and_of_work_is_accounted_to_the_program() -> Outcome {
+    const MIB: usize = 1 << 20;
+    /// The longest stream that is in one piece, and how many of them: more than the driver keeps.
+    const STREAM: usize = 256 << 10;
+    const STREAMS: usize = 48;
+    const KEPT: usize = 16;
+    let top = Path::new("/run/accounts");
+    fs::create_dir_all(top)?;
+    let mounted = Command::new("mount")
+        .args(["-t", "cgroup2", "accounts"])
+        .arg(top)
+        .status()?;
+    anyhow::ensure!(mounted.success(), "no control groups");
+    fs::write(top.join("cgroup.subtree_control"), "+memory")?;
+    let group = top.join("program");
+    fs::create_dir_all(&group)?;
+    let _undo = Board.until_dropped("hold submit-3d", "release submit-3d")?;
+    child::spawn(|| {
+        fs::write(group.join("cgroup.procs"), "0")?;
+        let now = || -> anyhow::Result<usize> {
+            let text = fs::read_to_string(group.join("memory.current"))?;
+            Ok(text.trim().parse()?)
+        };
+        let node = Node::open()?;
+        let words = stream::nop(STREAM / 4);
+        let before = now()?;
+        for _ in 0..16 {
+            node.blob(VIRTGPU_BLOB_MEM_GUEST, 0, MIB as u64, 0)?;
+        }
+        let with_bos = now()?;
+        assert!(with_bos >= before + 16 * MIB, "{before}, {with_bos}");
+        for _ in 0..STREAMS {
+            node.submit(&words)?;
+        }
+        let with_work = now()?;
+        let own = (STREAMS - KEPT) * STREAM;
+        assert!(with_work >= with_bos + own, "{with_bos}, {with_work}");
+        Ok(())
+    })?
+    .wait()
 }
 
 fn every_ioctl_is_enodev_when_the_device_is_gone() -> Outcome {

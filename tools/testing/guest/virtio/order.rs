@@ -3,6 +3,7 @@
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
+use std::time::Instant;
 
 use drm::control::Device;
 use guest::virtio::abi::*;
@@ -26,6 +27,7 @@ guest::tests! {
     ring_that_the_context_has_not_is_refused,
     polled_ring_gives_an_event_for_each_fence_and_others_none,
     work_that_fails_takes_no_event,
+    wait_for_a_bo_says_after_15_seconds_that_it_is_busy,
     sigkill_ends_all_waits,
 }
 
@@ -155,6 +157,22 @@ fn work_that_fails_takes_no_event() -> Outcome {
     assert!(!ready(&node, 0)?);
     node.submit_with(&stream::nop(1), on(0, 0))?;
     take_event(&node)
+}
+
+fn wait_for_a_bo_says_after_15_seconds_that_it_is_busy() -> Outcome {
+    let node = Node::open()?;
+    let (handle, _) = node.texture(16, 16)?;
+    node.wait(handle, 0)?;
+    let held = Board.until_dropped("hold submit-3d", "release submit-3d")?;
+    node.submit_fenced(&stream::nop(1), &[handle])?;
+    assert_eq!(node.wait(handle, VIRTGPU_WAIT_NOWAIT), Err(Errno::EBUSY));
+    let began = Instant::now();
+    assert_eq!(node.wait(handle, 0), Err(Errno::EBUSY));
+    let took = began.elapsed().as_millis();
+    assert!((15_000..25_000).contains(&took), "{took} ms");
+    drop(held);
+    // Nobody has given the device up meanwhile.
+    Ok(node.wait(handle, 0)?)
 }
 
 fn sigkill_ends_all_waits() -> Outcome {

@@ -3,6 +3,7 @@
 //! sync object, no busy BO.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 
 use drm::control::Device;
@@ -14,17 +15,24 @@ use guest::virtio::exec::*;
 use guest::virtio::fence;
 use guest::virtio::refuses;
 use guest::virtio::stream;
+use guest::virtio::Mapping;
 use guest::virtio::Node;
 use guest::virtio::Trace;
+use guest::Board;
 use guest::Errno;
 use guest::Outcome;
+use nix::sys::memfd::memfd_create;
+use nix::sys::memfd::MFdFlags;
 
 guest::tests! {
     execbuffer_that_fails_leaves_no_trace,
     stream_that_faults_is_refused,
+    stream_whose_pages_are_not_in_memory_yet_is_taken,
     sync_objects_that_are_wrong_are_refused,
     as_many_sync_objects_as_may_be_are_taken,
     sync_objects_may_have_a_shorter_or_longer_stride,
+    refused_stream_without_a_fence_is_told_once_by_the_next_call_of_its_file,
+    as_many_bos_as_may_be_are_looked_at,
 }
 
 /// From the driver's limits.rs.
@@ -243,6 +251,30 @@ fn stream_that_faults_is_refused() -> Outcome {
     Ok(())
 }
 
+fn stream_whose_pages_are_not_in_memory_yet_is_taken() -> Outcome {
+    let node = Node::open()?;
+    let (handle, resource) = node.texture(16, 16)?;
+    // Over several pages, with what has an effect at the end.
+    let mut words = stream::nop(3000);
+    words.extend(stream::write(resource, 8, 0x77));
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let mut file = File::from(memfd_create(c"stream", MFdFlags::empty())?);
+    file.write_all(&bytes)?;
+    // Nobody has touched the pages of the mapping.
+    let map = Mapping::of(&file, 0, bytes.len())?;
+    let handles = [handle];
+    node.call(&mut Exec {
+        size: bytes.len() as u32,
+        command: map.address(),
+        bo_handles: handles.as_ptr() as u64,
+        num_bo_handles: 1,
+        ..Default::default()
+    })?;
+    node.wait(handle, 0)?;
+    assert_eq!(Board.ask(&format!("peek {resource} 8"))?, "0x77");
+    Ok(())
+}
+
 fn sync_objects_that_are_wrong_are_refused() -> Outcome {
     base_line()?;
     let (node, other) = (Node::open()?, Node::open()?);
@@ -355,4 +387,37 @@ fn sync_objects_may_have_a_shorter_or_longer_stride() -> Outcome {
         }
     }
     Ok(())
+}
+
+fn refused_stream_without_a_fence_is_told_once_by_the_next_call_of_its_file() -> Outcome {
+    let (node, other) = (Node::open()?, Node::open()?);
+    let (handle, _) = node.texture(16, 16)?;
+    let (theirs, _) = other.texture(16, 16)?;
+    for by_wait in [false, true] {
+        node.wait(handle, 0)?;
+        Board.ask("refuse submit-3d out-of-memory")?;
+        node.submit(&stream::nop(1))?;
+        // What comes after it is over, so it is.
+        let after = other.submit_fenced(&stream::nop(1), &[theirs])?;
+        assert!(ready(after, 20_000)?);
+        other.wait(theirs, 0)?;
+        let told = match by_wait {
+            false => node.submit(&stream::nop(1)),
+            true => node.wait(handle, 0),
+        };
+        assert_eq!(told, Err(Errno::ENOMEM), "by WAIT: {by_wait}");
+        node.submit(&stream::nop(1))?;
+        node.wait(handle, 0)?;
+    }
+    Ok(())
+}
+
+fn as_many_bos_as_may_be_are_looked_at() -> Outcome {
+    let node = Node::open()?;
+    let (handle, _) = node.texture(16, 16)?;
+    // So many different ones would take minutes to make. That it is one is found when all are locked.
+    let many = vec![handle; BOS_MAX as usize];
+    let got = node.submit_fenced(&stream::nop(1), &many);
+    assert_eq!(got.err(), Some(Errno::EALREADY));
+    Ok(node.wait(handle, 0)?)
 }

@@ -82,13 +82,26 @@ impl Function {
     ///
     /// It has none.
     pub fn render_node(&self) -> anyhow::Result<PathBuf> {
+        self.node("renderD")
+    }
+
+    /// Path of its primary node.
+    ///
+    /// # Errors
+    ///
+    /// It has none.
+    pub fn primary_node(&self) -> anyhow::Result<PathBuf> {
+        self.node("card")
+    }
+
+    fn node(&self, kind: &str) -> anyhow::Result<PathBuf> {
         for entry in fs::read_dir(self.path.join("drm")).context("it has no DRM device")? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if name.starts_with("renderD") {
+            if name.starts_with(kind) {
                 return Ok(Path::new("/dev/dri").join(name));
             }
         }
-        anyhow::bail!("it has no render node")
+        anyhow::bail!("it has no node {kind}*")
     }
 
     fn tell(&self, what: &str) -> io::Result<()> {
