@@ -511,7 +511,11 @@ impl Device {
     pub(super) fn notify(&self) {
         if self.notify_due.load(Relaxed) && self.notify_due.xchg(false, Full) {
             self.put_off.store(0, Relaxed);
-            self.ring_bell();
+            // What was put off may have been lost in a reset, during which the device wants no
+            // notification.
+            if self.queue.lock().phase() == Phase::Running {
+                self.ring_bell();
+            }
         }
     }
 
@@ -607,8 +611,10 @@ impl Device {
         let (notify, waits) = (queue.publish(), queue.is_waited_for());
         drop(queue);
         if notify {
-            self.ring_bell();
+            self.notify_due.store(true, Release);
         }
+        // Also of what the drops have put off.
+        self.notify();
         if waits {
             self.room.wake_all();
         }
