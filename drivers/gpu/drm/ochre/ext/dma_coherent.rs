@@ -59,14 +59,21 @@ impl CoherentWords {
     /// Reads word `index`. [`EINVAL`] beyond the end.
     #[inline]
     pub(crate) fn read(&self, index: usize) -> Result<u64> {
-        self.memory
-            .with_memory(|memory| Ok(u64::from_le(io_read!(memory, [try: index]))))
+        self.memory.with_memory(|memory| {
+            if index >= memory.len() {
+                return Err(EINVAL);
+            }
+            Ok(u64::from_le(io_read!(memory, [try: index])))
+        })
     }
 
     /// Writes word `index`. [`EINVAL`] beyond the end.
     #[inline]
     pub(crate) fn write(&self, index: usize, value: u64) -> Result {
         self.memory.with_memory(|memory| {
+            if index >= memory.len() {
+                return Err(EINVAL);
+            }
             io_write!(memory, [try: index], value.to_le());
             Ok(())
         })
@@ -103,7 +110,7 @@ mod tests {
 
     #[test]
     fn words_are_zero_at_first_and_kept() -> Result {
-        with_dma_device(c"ochre-coherent", |dev| {
+        with_dma_device(c"ochre-coherent-kept", |dev| {
             let words = CoherentWords::new(dev, 600, GFP_KERNEL)?;
             assert_eq!(words.read(599)?, 0);
             words.write(599, 7)?;
@@ -116,7 +123,7 @@ mod tests {
 
     #[test]
     fn words_beyond_the_end_are_refused() -> Result {
-        with_dma_device(c"ochre-coherent", |dev| {
+        with_dma_device(c"ochre-coherent-end", |dev| {
             let words = CoherentWords::new(dev, 4, GFP_KERNEL)?;
             assert_eq!(words.read(4), Err(EINVAL));
             assert_eq!(words.write(4, 1), Err(EINVAL));
@@ -130,7 +137,7 @@ mod tests {
 
     #[test]
     fn dropped_memory_is_given_back_at_once() -> Result {
-        with_dma_device(c"ochre-coherent", |dev| {
+        with_dma_device(c"ochre-coherent-dropped", |dev| {
             let first = CoherentWords::new(dev, 512, GFP_KERNEL)?;
             let second = CoherentWords::new(dev, 512, GFP_KERNEL)?;
             drop(first);
@@ -144,7 +151,7 @@ mod tests {
 
     #[test]
     fn memory_that_outlives_the_binding_is_gone() -> Result {
-        let words = with_dma_device(c"ochre-coherent", |dev| {
+        let words = with_dma_device(c"ochre-coherent-outlives", |dev| {
             let words = CoherentWords::new(dev, 512, GFP_KERNEL)?;
             words.write(0, 1)?;
             Ok(words)
