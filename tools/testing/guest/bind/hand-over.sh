@@ -82,11 +82,11 @@ takes_at_the_same_time_end_well() {
 	[ $failed = 0 ] && with ochre_virtio "$FIRST" "$SECOND" && bind 0 --quiet give-back && [ ! -s $OUT ]
 }
 
-# hold NODE COMMAND...: runs COMMAND while a program has the node open; its PID is in $holder.
+# hold NODES COMMAND...: runs COMMAND while a program has the nodes open; its PID is in $holder.
 hold() {
-	local node=$1 line='' status=0
+	local nodes=$1 line='' status=0
 	shift
-	exec 8< <(exec 7<"/dev/dri/$node" && echo open && exec sleep 1000)
+	exec 8< <(for node in $nodes; do exec {fd}<"/dev/dri/$node" || exit; done && echo open && exec sleep 1000)
 	holder=$!
 	read -r -t 20 line <&8
 	[ "$line" = open ] && "$@" || status=1
@@ -107,6 +107,18 @@ card_with_a_master_is_refused_and_moved_by_force() {
 	modprobe virtio-gpu
 	card=$(cd "$PCI/devices/$FIRST" && echo drm/card*)
 	hold "${card##*/}" refused_unless_forced || status=1
+	ochre-bind --quiet --force give-back
+	return $status
+}
+
+named_for_each_node() {
+	bind 0 --force take "$FIRST" && said "sleep($holder) has card" && said "sleep($holder) has renderD"
+}
+
+program_with_two_nodes_is_found_on_both() {
+	local nodes status=0
+	nodes=$(cd "$PCI/devices/$FIRST/drm" && echo renderD* card*)
+	hold "$nodes" named_for_each_node || status=1
 	ochre-bind --quiet --force give-back
 	return $status
 }
@@ -164,7 +176,8 @@ insmod /ochre/ochre.ko
 for name in one_device_is_taken_and_the_other_left taking_twice_changes_nothing \
 	short_name_of_a_device_is_understood device_given_back_is_with_its_first_driver \
 	giving_back_twice_changes_nothing without_a_name_all_devices_move takes_at_the_same_time_end_well \
-	card_with_a_master_is_refused_and_moved_by_force program_on_the_render_node_is_named_and_not_in_the_way \
+	card_with_a_master_is_refused_and_moved_by_force program_with_two_nodes_is_found_on_both \
+	program_on_the_render_node_is_named_and_not_in_the_way \
 	card_that_is_a_console_is_refused; do
 	test $name
 done
