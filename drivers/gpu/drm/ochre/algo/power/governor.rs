@@ -113,7 +113,7 @@ pub(crate) enum Reason {
     Hold,
     /// There is no work.
     Idle,
-    /// The power limit, or a cooling device, allows no more.
+    /// The power limit allows no more.
     Power,
     /// The temperature limit allows no more.
     Heat,

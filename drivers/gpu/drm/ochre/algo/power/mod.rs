@@ -18,7 +18,9 @@
 //!   it how busy, in what beat, how hot and at what power;
 //! - [`governor`] decides, with [`predictor`] (which level does the work deserve), [`budget`] (the
 //!   power limit as a mean) and [`gating`]; [`reactive`] is the one to compare with;
-//! - [`residency`] and [`account`] count for those who ask.
+//! - [`residency`] and [`account`] count for those who ask;
+//! - `plant`, built with the tests only, is the board in integers with a driver around a governor,
+//!   and `trials` what governors promise on it.
 //!
 //! All times are board time in ns, so that the same work gets the same decisions on each run. All
 //! numbers are integers with the unit in the name ([`fixed`]); no part believes the device, none

@@ -502,6 +502,7 @@ impl Plant {
             temp_mc: self.temp_mc() as i32,
             ambient_mc: self.ambient_mc as i32,
             hot: false,
+            braked: false,
             domains: self.domains.map(|d| d.status(self.now)),
             busy_ns,
             traffic: self.traffic,

@@ -46,8 +46,10 @@ pub(crate) struct Sample {
     pub(crate) temp_mc: i32,
     /// TEMP_AMBIENT.
     pub(crate) ambient_mc: i32,
-    /// THROTTLE_HOT: the board saves itself.
+    /// THROTTLE_HOT: the board saves itself, and runs slower than its clock.
     pub(crate) hot: bool,
+    /// THROTTLE_BRAKE: the supply asks for less, and it does likewise.
+    pub(crate) braked: bool,
     /// Clock and voltage, by [`Domain`].
     pub(crate) domains: [DomainStatus; 2],
     /// CTR_BUSY of each engine.
@@ -69,10 +71,11 @@ impl Sample {
         }
     }
 
-    fn is_changing(&self) -> bool {
+    /// Whether its levels say at which clocks it works.
+    fn is_steady(&self) -> bool {
         let busy =
             |d: &DomainStatus| d.clock == ChangeStatus::Busy || d.voltage == ChangeStatus::Busy;
-        self.domains.iter().any(busy)
+        !self.hot && !self.braked && !self.domains.iter().any(busy)
     }
 }
 
@@ -97,7 +100,8 @@ pub(crate) struct Interval {
     pub(crate) busy_ns: [i64; ENGINES_MAX],
     /// Bytes, not negative.
     pub(crate) traffic: i64,
-    /// Core and memory, if neither changed; otherwise the faster of each.
+    /// Core and memory, if neither changed and the board did not throttle; otherwise the faster of
+    /// each.
     pub(crate) levels: Result<(Level, Level), (Level, Level)>,
     /// Memory clock at the end, in kHz.
     pub(crate) memory_khz: u32,
@@ -154,7 +158,7 @@ impl Sampler {
             *busy = signed(now.saturating_sub(before)).min(dt);
         }
         let levels = |s: &Sample| (s.level(Domain::Core), s.level(Domain::Memory));
-        let steady = levels(s) == levels(&last) && !s.is_changing() && !last.is_changing();
+        let steady = levels(s) == levels(&last) && s.is_steady() && last.is_steady();
         let faster = |d| {
             let (a, b) = (s.level(d), last.level(d));
             Level {
@@ -209,6 +213,22 @@ mod tests {
         s.time_ns += INTERVAL_MAX_NS + 1;
         assert!(matches!(sampler.take(&s), Ok(None)));
         Ok(())
+    }
+
+    #[test]
+    fn clock_of_a_board_that_throttles_is_not_taken_for_the_one_it_works_at() {
+        for (hot, braked) in [(false, false), (true, false), (false, true)] {
+            let mut sampler = Sampler::default();
+            let mut s = Sample {
+                hot,
+                braked,
+                ..Sample::default()
+            };
+            assert!(matches!(sampler.take(&s), Ok(None)));
+            s.time_ns = 1_000;
+            let levels = sampler.take(&s).ok().flatten().map(|i| i.levels.is_ok());
+            assert!(levels == Some(!hot && !braked));
+        }
     }
 
     #[test]
