@@ -326,7 +326,7 @@ impl gem::DriverObject for Bo {
         })
     }
 
-    /// Attaches the resource to the file's context, if it has one, and flushes.
+    /// Attaches the resource to the file's context, if it has one, and flushes, maybe later.
     fn open(obj: &BoObject, file: &DrmFile) -> Result {
         let device = &obj.device;
         let inner = file.inner();
@@ -343,7 +343,11 @@ impl gem::DriverObject for Bo {
             let keep = Keep::Verdict(obj.verdict.clone());
             device.submit(&mut room, Command::new(request).keep(keep));
         }
-        device.flush();
+        match obj.region() {
+            Region::Guest => device.flush_soon(obj.size),
+            // The CPU's view is waited for without looking whether it was asked for.
+            Region::Host => device.flush(),
+        }
         inner.memory.charge(obj.region(), obj.size);
         Ok(())
     }
