@@ -113,7 +113,7 @@ const DEAD_MAX: usize = 4096;
 /// For so many bytes to copy the device is notified, though nobody waits.
 const SOON_BYTES: u64 = 256 << 10;
 /// What [`Device::flush_soon`] takes each call for, at least.
-const SOON_STEP: u64 = SOON_BYTES / 8;
+const SOON_STEP: u64 = SOON_BYTES / 16;
 
 /// The control queue of a device.
 pub(super) type Control = Queue<DmaMemory, DmaRecords, Keep>;
