@@ -260,8 +260,10 @@ pub const FAULT_BARRIER: u32 = 33;
 
 /// Firmware image: value of [`FirmwareHeader::magic`]: "OG1F".
 pub const FW_MAGIC: u32 = 0x4631_474f;
-/// Firmware image: format of this description.
+/// Firmware image: the format without blocks.
 pub const FW_FORMAT: u32 = 1;
+/// Firmware image: the format with a chain of blocks behind the P-states.
+pub const FW_FORMAT_BLOCKS: u32 = 2;
 /// Largest image that the board takes.
 pub const FW_BYTES_MAX: usize = 1 << 20;
 /// Refused: not an image at all, or too small or too large.
@@ -281,7 +283,7 @@ pub const FW_ERR_CONTENTS: u32 = 5;
 pub struct FirmwareHeader {
     /// [`FW_MAGIC`].
     pub magic: u32,
-    /// [`FW_FORMAT`].
+    /// [`FW_FORMAT`] or [`FW_FORMAT_BLOCKS`].
     pub format: u32,
     /// Bytes of the whole image.
     pub size: u32,
@@ -315,6 +317,45 @@ pub struct FirmwarePstate {
 }
 const _: () = assert!(core::mem::size_of::<FirmwarePstate>() == 16);
 
+/// Head of a block of a firmware image; its data follow. Section "Firmware blocks".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirmwareBlock {
+    /// `FW_BLOCK_*`, or a kind that the board does not know and passes over.
+    pub kind: u32,
+    /// Bytes of data, a multiple of 4.
+    pub bytes: u32,
+}
+const _: () = assert!(core::mem::size_of::<FirmwareBlock>() == 8);
+
+/// Firmware block: [`FirmwareLimits`].
+pub const FW_BLOCK_LIMITS: u32 = 1;
+/// First kind of blocks that are the driver's own; the board passes over them.
+pub const FW_BLOCK_DRIVER: u32 = 0x100;
+/// Largest power that the limits may name, in mW.
+pub const FW_POWER_MAX_MW: u32 = 1_000_000;
+/// Highest temperature that the limits may name, in m°C.
+pub const FW_TEMP_MAX_MC: u32 = 150_000;
+
+/// What board and driver have to hold. Section "Limits".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirmwareLimits {
+    /// Power limit to begin with, in mW.
+    pub power_limit_mw: u32,
+    /// Lowest power limit that may be set, in mW.
+    pub power_min_mw: u32,
+    /// Highest power limit that may be set, in mW.
+    pub power_max_mw: u32,
+    /// Temperature that the driver has to stay below, in m°C.
+    pub temp_limit_mc: u32,
+    /// Temperature above which the board throttles, in m°C.
+    pub temp_crit_mc: u32,
+    /// Must be zero.
+    pub reserved: [u32; 3],
+}
+const _: () = assert!(core::mem::size_of::<FirmwareLimits>() == 32);
+
 /// Scope of `TLB_INVALIDATE` and of the packet: everything.
 pub const TLB_ALL: u32 = 1;
 /// Scope: one context.
@@ -340,6 +381,16 @@ pub const CTR_TLB_MISSES: u32 = 6;
 pub const CTR_FAULTS: u32 = 7;
 /// Counter of the board: interrupt messages sent.
 pub const CTR_INTERRUPTS: u32 = 8;
+/// Counter of the board: energy since power-on in µJ; no reset clears it.
+pub const CTR_ENERGY: u32 = 16;
+/// Counter of the board: cycles of the core clock, of idle times too.
+pub const CTR_CORE_CYCLES: u32 = 17;
+/// Counter of the board: cycles of the memory clock, of idle times too.
+pub const CTR_MEMORY_CYCLES: u32 = 18;
+/// Counter of the board: board time in ns during which it throttled.
+pub const CTR_THROTTLED: u32 = 19;
+/// Counter of the board: changes of a clock that succeeded.
+pub const CTR_CLOCK_CHANGES: u32 = 20;
 /// Counter of an engine: clock cycles.
 pub const CTR_CYCLES: u32 = 0;
 /// Counter of an engine: board time in ns during which it worked.
@@ -356,6 +407,13 @@ pub const CTR_INSTRUCTIONS: u32 = 5;
 pub const CTR_SWITCHES: u32 = 6;
 /// Counter of an engine: changes that interrupted a queue which had more to do.
 pub const CTR_PREEMPTIONS: u32 = 7;
+
+/// Counter of an engine: board time in ns during which its clock was switched off.
+pub const CTR_CLOCK_GATED: u32 = 8;
+/// Counter of an engine: board time in ns during which it was without power.
+pub const CTR_POWER_GATED: u32 = 9;
+/// Counter of an engine: how often it was switched on again.
+pub const CTR_WAKES: u32 = 10;
 
 /// Violation: a register offset that is not in the map.
 pub const VIOL_REG_UNKNOWN: u32 = 1;
@@ -393,3 +451,9 @@ pub const VIOL_NO_FIRMWARE: u32 = 16;
 pub const VIOL_DOORBELL: u32 = 17;
 /// Violation: a fault ring position that goes beyond what was written.
 pub const VIOL_FAULT_RPTR: u32 = 18;
+/// Violation: a clock or voltage written while a change of it was under way.
+pub const VIOL_POWER_BUSY: u32 = 19;
+/// Violation: a voltage below what the clock needs.
+pub const VIOL_UNDERVOLTAGE: u32 = 20;
+/// Violation: a temperature above the limit.
+pub const VIOL_OVERTEMP: u32 = 21;

@@ -81,9 +81,9 @@ pub const UNIT_JUDGE: u32 = 8;
 pub const UNIT_COMPUTE: u32 = 16;
 /// Discovery: copy engines, as [`UNIT_COMPUTE`].
 pub const UNIT_COPY: u32 = 17;
-/// Discovery (reserved): P-states, clocks and voltage.
+/// Discovery: clocks, voltages, energy and gating; `count` domains, `stride` apart.
 pub const UNIT_POWER: u32 = 32;
-/// Discovery (reserved): temperature and throttling.
+/// Discovery: temperature.
 pub const UNIT_THERMAL: u32 = 33;
 /// Discovery (reserved): NVRAM window.
 pub const UNIT_NVRAM: u32 = 34;
@@ -118,12 +118,36 @@ pub const SLOT_UNBINDING: u32 = 5;
 pub const IRQ_FENCE: u32 = 1 << 0;
 /// `IRQ_STATUS` of an engine vector: a slot was emptied or a reset ended.
 pub const IRQ_SLOT: u32 = 1 << 1;
+/// `THROTTLE`: the supply asks for less, the core clock is halved.
+pub const THROTTLE_BRAKE: u32 = 1 << 0;
+/// `THROTTLE`: the die is too hot, the core runs at an eighth of its clock.
+pub const THROTTLE_HOT: u32 = 1 << 1;
+
+/// Domains that have a clock and a voltage of their own.
+pub const DOMAINS: usize = 2;
+/// Domain of the engines.
+pub const DOMAIN_CORE: usize = 0;
+/// Domain of the VRAM.
+pub const DOMAIN_MEMORY: usize = 1;
+/// Lowest voltage of a domain in µV.
+pub const VOLT_MIN_UV: u32 = 400_000;
+/// Highest voltage of a domain in µV.
+pub const VOLT_MAX_UV: u32 = 1_500_000;
+/// What `TEMP_ALERT` holds when no alert is wanted.
+pub const TEMP_ALERT_OFF: u32 = 0x7fff_ffff;
+
 /// `IRQ_STATUS` of [`VECTOR_FAULT`]: the fault ring holds a new entry.
 pub const IRQ_FAULT: u32 = 1 << 0;
 /// `IRQ_STATUS` of [`VECTOR_FAULT`]: the fault ring overflowed.
 pub const IRQ_OVERFLOW: u32 = 1 << 1;
 /// `IRQ_STATUS` of [`VECTOR_FAULT`]: the firmware came up or was refused.
 pub const IRQ_FIRMWARE: u32 = 1 << 2;
+/// `IRQ_STATUS` of [`VECTOR_FAULT`]: a change of a clock or a voltage ended.
+pub const IRQ_POWER: u32 = 1 << 3;
+/// `IRQ_STATUS` of [`VECTOR_FAULT`]: the temperature reached `TEMP_ALERT`.
+pub const IRQ_THERMAL: u32 = 1 << 4;
+/// `IRQ_STATUS` of [`VECTOR_FAULT`]: `THROTTLE` changed.
+pub const IRQ_THROTTLE: u32 = 1 << 5;
 /// `IRQ_STATUS` of [`VECTOR_TIME`]: the alarm's time has come.
 pub const IRQ_ALARM: u32 = 1 << 0;
 /// `IRQ_STATUS` of any vector: `IRQ_TEST` was written.
@@ -139,7 +163,7 @@ macro_rules! og1_registers {
             /// Says that this is an og1: reads as `ID_MAGIC`.
             [immediate ro = 0x3130_474f] ID(u32) @ 0x0000 { 31:0 magic; }
             /// Version of the specification that the board follows.
-            [immediate ro = 0x0001_0000] VERSION(u32) @ 0x0004 { 31:16 major; 15:0 minor; }
+            [immediate ro = 0x0001_0001] VERSION(u32) @ 0x0004 { 31:16 major; 15:0 minor; }
             /// Number of entries in the discovery table at `UNIT_ID`.
             [immediate ro = 0] UNITS(u32) @ 0x0008 { 15:0 count; }
             /// State of the whole board.
@@ -162,9 +186,9 @@ macro_rules! og1_registers {
             [immediate ro = 0] ENGINES(u32) @ 0x0028 { 15:8 slots; 7:0 count; }
             /// Number of resets since power-on, of any kind.
             [immediate ro = 0] RESET_COUNT(u32) @ 0x002c { 31:0 count; }
-            /// Frequency of the core clock in kHz.
+            /// Frequency of the core clock in kHz; the same as `CLK_NOW`.
             [immediate ro = 0] CORE_CLOCK(u32) @ 0x0030 { 31:0 kilohertz; }
-            /// Frequency of the memory clock in kHz.
+            /// Frequency of the memory clock in kHz; the same as `CLK_NOW`.
             [immediate ro = 0] MEMORY_CLOCK(u32) @ 0x0034 { 31:0 kilohertz; }
 
             // Discovery: one entry per unit, 16 bytes apart.
@@ -288,6 +312,50 @@ macro_rules! og1_registers {
             [immediate rw = 0] VIOL_SELECT(u32) @ 0x8010 { 15:0 code; }
             /// Number of violations with the selected code.
             [immediate ro = 0] VIOL_SELECTED(u32) @ 0x8014 { 31:0 count; }
+
+            // Power: domain 0 is the core, 1 the memory, 64 bytes apart.
+
+            /// Clock that the domain is to run at; writing it starts a change.
+            [ordered rw = 100_000] CLK_TARGET(u32)[2, stride = 64] @ 0x9000 { 31:0 kilohertz; }
+            /// Whether a change of the clock is under way, and whether the latest one failed.
+            [immediate ro = 0] CLK_STATUS(u32)[2, stride = 64] @ 0x9004 { 1:1 failed; 0:0 busy; }
+            /// Clock that the domain runs at.
+            [immediate ro = 100_000] CLK_NOW(u32)[2, stride = 64] @ 0x9008 { 31:0 kilohertz; }
+            /// Voltage that the domain is to have; writing it starts a change.
+            [ordered rw = 800_000] VOLT_TARGET(u32)[2, stride = 64] @ 0x900c { 31:0 microvolts; }
+            /// Whether a change of the voltage is under way, and whether the latest one failed.
+            [immediate ro = 0] VOLT_STATUS(u32)[2, stride = 64] @ 0x9010 { 1:1 failed; 0:0 busy; }
+            /// Voltage that the domain has.
+            [immediate ro = 800_000] VOLT_NOW(u32)[2, stride = 64] @ 0x9014 { 31:0 microvolts; }
+            /// What the board takes: the mean of the latest quantum.
+            [immediate ro = 0] POWER_NOW(u32) @ 0x9080 { 31:0 milliwatts; }
+            /// Energy since power-on in µJ, low word; latches `ENERGY_HI`.
+            [immediate ro = 0] ENERGY_LO(u32) @ 0x9084 { 31:0 value; }
+            /// Energy since power-on, high word as of the last read of `ENERGY_LO`.
+            [immediate ro = 0] ENERGY_HI(u32) @ 0x9088 { 31:0 value; }
+            /// Whether the supply asks for less.
+            [immediate ro = 0] POWER_BRAKE(u32) @ 0x908c { 0:0 active; }
+            /// Why the core runs slower than `CLK_NOW`.
+            [immediate ro = 0] THROTTLE(u32) @ 0x9090 { 1:1 hot; 0:0 brake; }
+            /// What the board switches off of an engine while that is idle.
+            [ordered rw = 0] GATE_CTRL(u32)[16, stride = 16] @ 0x9100 { 1:1 power; 0:0 clock; }
+            /// What is switched off of an engine.
+            [immediate ro = 0] GATE_STATUS(u32)[16, stride = 16] @ 0x9104 {
+                1:1 power_gated; 0:0 clock_gated;
+            }
+
+            // Thermal.
+
+            /// Temperature of the die in thousandths of a degree Celsius, signed.
+            [immediate ro = 0] TEMP(u32) @ 0xa000 { 31:0 millidegrees; }
+            /// Temperature of the air that cools it, signed.
+            [immediate ro = 0] TEMP_AMBIENT(u32) @ 0xa004 { 31:0 millidegrees; }
+            /// Temperature that the driver has to stay below, signed; 0 without limits.
+            [immediate ro = 0] TEMP_LIMIT(u32) @ 0xa008 { 31:0 millidegrees; }
+            /// Temperature above which the board throttles, signed; 0 without limits.
+            [immediate ro = 0] TEMP_CRIT(u32) @ 0xa00c { 31:0 millidegrees; }
+            /// Temperature at which to raise `IRQ_THERMAL`, once, signed.
+            [ordered rw = 0x7fff_ffff] TEMP_ALERT(u32) @ 0xa010 { 31:0 millidegrees; }
 
             // Engines, 4 KiB apart.
 

@@ -31,7 +31,12 @@ pub struct Config {
     pub pace: bool,
     /// Silence ends with a reset, not only by the control socket.
     pub silence_until_reset: bool,
+    /// Temperature of the air, and of the die at power-on, in m°C.
+    pub ambient_mc: i32,
 }
+
+/// Temperatures in m°C that the air and the die can be given.
+pub const TEMPS_MC: std::ops::RangeInclusive<i32> = -40_000..=200_000;
 
 impl Default for Config {
     fn default() -> Self {
@@ -45,6 +50,7 @@ impl Default for Config {
             bar0: BAR0_SIZE as u64,
             pace: false,
             silence_until_reset: false,
+            ambient_mc: 30_000,
         }
     }
 }
@@ -72,6 +78,9 @@ pub enum ConfigError {
     /// BAR0 size.
     #[error("BAR0 of {0:#x} bytes: it has to be a power of two, from 4 KiB to 16 MiB")]
     Bar0(u64),
+    /// Temperature of the air.
+    #[error("air of {0} m°C: it has to be from -40,000 to 200,000")]
+    Ambient(i32),
 }
 
 impl Config {
@@ -99,6 +108,9 @@ impl Config {
         }
         if !self.bar0.is_power_of_two() || !(4096..=BAR0_SIZE as u64).contains(&self.bar0) {
             return Err(ConfigError::Bar0(self.bar0));
+        }
+        if !TEMPS_MC.contains(&self.ambient_mc) {
+            return Err(ConfigError::Ambient(self.ambient_mc));
         }
         Ok(())
     }

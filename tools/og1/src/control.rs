@@ -8,7 +8,10 @@ use ochre_control::number;
 use ochre_control::Reply;
 
 use crate::board::Board;
+use crate::config::TEMPS_MC;
+use crate::hw::mem;
 use crate::hw::regs;
+use crate::power::Order;
 use crate::regs::fields;
 use crate::regs::Reg;
 use crate::request::Hang;
@@ -16,7 +19,9 @@ use crate::request::Request;
 
 const HELP: &str = "ok commands: hang queue N | hang engine N | hang device | unhang | \
     lose-irq VECTOR COUNT | silence on|off | violations | clear-violations | time | \
-    gate open|close | slots | stat | help | quit";
+    gate open|close | slots | stat | power | ambient MILLICELSIUS | heat MILLICELSIUS | \
+    power-brake on|off | fail-clock DOMAIN COUNT | fail-voltage DOMAIN COUNT | \
+    stall-clock DOMAIN | stall-voltage DOMAIN | help | quit";
 
 /// Names of `SLOT_*`.
 fn state_name(state: u32) -> &'static str {
@@ -67,6 +72,10 @@ fn stat(board: &Board) -> String {
         (5, "tlb-hits"),
         (6, "tlb-misses"),
         (7, "faults"),
+        (mem::CTR_CORE_CYCLES, "core-cycles"),
+        (mem::CTR_MEMORY_CYCLES, "memory-cycles"),
+        (mem::CTR_THROTTLED, "throttled"),
+        (mem::CTR_CLOCK_CHANGES, "clock-changes"),
     ];
     let engine_names = [
         "cycles",
@@ -77,6 +86,9 @@ fn stat(board: &Board) -> String {
         "instructions",
         "switches",
         "preemptions",
+        "clock-gated",
+        "power-gated",
+        "wakes",
     ];
     let mut line = format!("ok time={} interrupts={}", front.time(), front.irq.sent());
     for (counter, name) in board_names {
@@ -102,6 +114,41 @@ fn violations(board: &Board) -> String {
         line.push_str(&format!(" {violation}"));
     }
     line
+}
+
+/// What power and temperature are at, as JSON.
+fn power(board: &Board) -> Result<String, String> {
+    ask(board, Request::PowerReport)?;
+    let json = serde_json::to_string(&board.front().power());
+    json.map(|json| format!("ok {json}"))
+        .map_err(|e| e.to_string())
+}
+
+fn temperature(text: &str) -> Result<i32, String> {
+    let mc = text
+        .parse()
+        .map_err(|_| format!("not a temperature in m°C: {text}"))?;
+    if TEMPS_MC.contains(&mc) {
+        Ok(mc)
+    } else {
+        Err(format!(
+            "{mc} m°C: from {} to {}",
+            TEMPS_MC.start(),
+            TEMPS_MC.end()
+        ))
+    }
+}
+
+fn domain(text: &str) -> Result<usize, String> {
+    match text {
+        "core" => Ok(regs::DOMAIN_CORE),
+        "memory" => Ok(regs::DOMAIN_MEMORY),
+        _ => Err(format!("a domain is core or memory, not {text}")),
+    }
+}
+
+fn order(board: &Board, order: Order) -> Result<Reply, String> {
+    ask(board, Request::Power(order))
 }
 
 fn ask(board: &Board, request: Request) -> Result<Reply, String> {
@@ -164,6 +211,14 @@ pub fn command(board: &Board, line: &str) -> Result<Reply, String> {
         }
         ["slots"] => slots(board),
         ["stat"] => stat(board),
+        ["power"] => power(board)?,
+        ["ambient", mc] => return order(board, Order::Ambient(temperature(mc)?)),
+        ["heat", mc] => return order(board, Order::Heat(temperature(mc)?)),
+        ["power-brake", on @ ("on" | "off")] => return order(board, Order::Brake(on == "on")),
+        ["fail-clock", d, n] => return order(board, Order::FailClock(domain(d)?, number(n)?)),
+        ["fail-voltage", d, n] => return order(board, Order::FailVoltage(domain(d)?, number(n)?)),
+        ["stall-clock", d] => return order(board, Order::StallClock(domain(d)?)),
+        ["stall-voltage", d] => return order(board, Order::StallVoltage(domain(d)?)),
         ["quit"] => return Ok(Reply::Quit),
         _ => return Err("unknown command, try help".into()),
     };

@@ -9,10 +9,12 @@ use std::sync::atomic::Ordering;
 use crate::hw::mem;
 use crate::hw::regs::ENGINES_MAX;
 
-/// Counters of the board, `CTR_TIME` to `CTR_INTERRUPTS`.
-pub const BOARD_COUNTERS: usize = mem::CTR_INTERRUPTS as usize + 1;
-/// Counters of an engine, `CTR_CYCLES` to `CTR_PREEMPTIONS`.
-pub const ENGINE_COUNTERS: usize = mem::CTR_PREEMPTIONS as usize + 1;
+/// Numbers of the counters of the board, `CTR_TIME` to `CTR_CLOCK_CHANGES`.
+pub const BOARD_COUNTERS: usize = mem::CTR_CLOCK_CHANGES as usize + 1;
+/// Counters of an engine, `CTR_CYCLES` to `CTR_WAKES`.
+pub const ENGINE_COUNTERS: usize = mem::CTR_WAKES as usize + 1;
+/// Numbers between the counters of the board that name none.
+const NONE: std::ops::Range<u32> = mem::CTR_INTERRUPTS + 1..mem::CTR_ENERGY;
 
 /// All counters.
 #[derive(Default)]
@@ -45,6 +47,9 @@ impl Counters {
 
     /// Value by the encoding of `CTR_SELECT`: unit 0 is the board, 1 + i engine i.
     pub fn get(&self, unit: u32, counter: u32) -> Option<u64> {
+        if unit == 0 && NONE.contains(&counter) {
+            return None;
+        }
         let counter = counter as usize;
         let cell = match (unit as usize).checked_sub(1) {
             None => self.board.get(counter),

@@ -12,11 +12,9 @@ use crate::regs::Reg;
 /// Most work-items of a block.
 pub const BLOCK_ITEMS: u32 = 1024;
 
-/// Version of each unit that is built.
-const UNIT_VERSION: u32 = 1;
-
 struct Unit {
     kind: u32,
+    version: u32,
     first: Reg,
     index: usize,
     count: usize,
@@ -31,6 +29,7 @@ fn narrow<T: TryInto<u32>>(n: T) -> u32 {
 fn units(config: &Config) -> Vec<Unit> {
     let one = |kind, first, info| Unit {
         kind,
+        version: 1,
         first,
         index: 0,
         count: 1,
@@ -40,6 +39,7 @@ fn units(config: &Config) -> Vec<Unit> {
     let stride = Reg::ENG_ID.def().stride;
     let engines = |kind, index, count| Unit {
         kind,
+        version: 1,
         first: Reg::ENG_ID,
         index,
         count,
@@ -53,10 +53,19 @@ fn units(config: &Config) -> Vec<Unit> {
         one(regs::UNIT_FIRMWARE, Reg::FW_ADDR_LO, 0),
         one(regs::UNIT_MMU, Reg::CTX_TABLE_LO, VA_BITS),
         one(regs::UNIT_FAULT, Reg::FAULT_RING_LO, 0),
-        one(regs::UNIT_COUNTERS, Reg::CTR_SELECT, 0),
+        Unit {
+            version: 2,
+            ..one(regs::UNIT_COUNTERS, Reg::CTR_SELECT, 0)
+        },
         one(regs::UNIT_JUDGE, Reg::VIOL_COUNT, 0),
         engines(regs::UNIT_COMPUTE, 0, config.compute),
         engines(regs::UNIT_COPY, config.compute, config.copy),
+        Unit {
+            count: regs::DOMAINS,
+            stride: Reg::CLK_TARGET.def().stride,
+            ..one(regs::UNIT_POWER, Reg::CLK_TARGET, 0)
+        },
+        one(regs::UNIT_THERMAL, Reg::TEMP, 0),
     ];
     units.retain(|unit| unit.count != 0);
     units
@@ -79,7 +88,7 @@ pub fn constants(config: &Config, mut set: impl FnMut(Reg, usize, u32)) {
     set(Reg::ENGINES, 0, engines);
     for (i, unit) in units.iter().enumerate() {
         let def = unit.first.def();
-        let id = fields::UNIT_ID::version.put(UNIT_VERSION) | fields::UNIT_ID::kind.put(unit.kind);
+        let id = fields::UNIT_ID::version.put(unit.version) | fields::UNIT_ID::kind.put(unit.kind);
         let count = fields::UNIT_COUNT::stride.put(narrow(unit.stride))
             | fields::UNIT_COUNT::count.put(narrow(unit.count));
         set(Reg::UNIT_ID, i, id);

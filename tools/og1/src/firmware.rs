@@ -3,7 +3,10 @@
 
 use crate::hw;
 use crate::hw::mem;
+use crate::hw::mem::FirmwareLimits;
 use crate::hw::mem::FirmwarePstate;
+use crate::hw::regs::VOLT_MAX_UV;
+use crate::hw::regs::VOLT_MIN_UV;
 use crate::timing::CLOCK_KHZ_MAX;
 use crate::timing::CLOCK_KHZ_MIN;
 
@@ -11,6 +14,10 @@ use crate::timing::CLOCK_KHZ_MIN;
 const HEADER: usize = 64;
 /// Bytes of a P-state.
 const PSTATE: usize = 16;
+/// Bytes of the head of a block.
+const BLOCK: usize = 8;
+/// Bytes of the limits.
+const LIMITS: usize = 32;
 /// Where the checksum is in the header.
 const CRC_AT: usize = 12;
 /// Most P-states.
@@ -32,6 +39,10 @@ pub struct Firmware {
     pub initial: usize,
     /// Name of the board.
     pub name: String,
+    /// `FW_FORMAT_*`.
+    pub format: u32,
+    /// The block of limits, if there is one (format 2).
+    pub limits: Option<FirmwareLimits>,
 }
 
 impl Firmware {
@@ -44,12 +55,13 @@ impl Firmware {
 
     /// The image that [`parse`] reads.
     pub fn image(&self) -> Vec<u8> {
-        let size = HEADER + PSTATE * self.pstates.len();
+        let blocks = self.limits.map_or(0, |_| BLOCK + LIMITS);
+        let size = HEADER + PSTATE * self.pstates.len() + blocks;
         let mut image = Vec::with_capacity(size);
         let count = self.pstates.len() as u32;
         let words = [
             mem::FW_MAGIC,
-            mem::FW_FORMAT,
+            self.format,
             size as u32,
             0,
             self.version,
@@ -70,13 +82,34 @@ impl Firmware {
                 image.extend_from_slice(&word.to_le_bytes());
             }
         }
-        let crc = checksum(&image);
-        image[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        if let Some(limits) = &self.limits {
+            let words = [
+                mem::FW_BLOCK_LIMITS,
+                LIMITS as u32,
+                limits.power_limit_mw,
+                limits.power_min_mw,
+                limits.power_max_mw,
+                limits.temp_limit_mc,
+                limits.temp_crit_mc,
+            ];
+            for word in words.iter().chain(&limits.reserved) {
+                image.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        seal(&mut image);
         image
     }
 }
 
-/// The firmware that comes with the board: five P-states, all engines.
+/// Puts the right checksum into an image.
+pub fn seal(image: &mut [u8]) {
+    let crc = checksum(image);
+    if let Some(field) = image.get_mut(CRC_AT..CRC_AT + 4) {
+        field.copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// The firmware that comes with the board: five P-states (P0, P0', P1, P1', P2), all engines.
 pub fn default_image(version: u32) -> Firmware {
     let p = |core_khz, memory_khz, core_uv, memory_uv| FirmwarePstate {
         core_khz,
@@ -96,6 +129,15 @@ pub fn default_image(version: u32) -> Firmware {
         ],
         initial: 2,
         name: BOARD_NAME.into(),
+        format: mem::FW_FORMAT_BLOCKS,
+        limits: Some(FirmwareLimits {
+            power_limit_mw: 100_000,
+            power_min_mw: 30_000,
+            power_max_mw: 150_000,
+            temp_limit_mc: 95_000,
+            temp_crit_mc: 105_000,
+            reserved: [0; 3],
+        }),
     }
 }
 
@@ -124,7 +166,7 @@ pub fn parse(image: &[u8]) -> Result<Firmware, u32> {
     if image.len() < HEADER || header.magic != mem::FW_MAGIC {
         return Err(mem::FW_ERR_MAGIC);
     }
-    if header.format != mem::FW_FORMAT {
+    if ![mem::FW_FORMAT, mem::FW_FORMAT_BLOCKS].contains(&header.format) {
         return Err(mem::FW_ERR_FORMAT);
     }
     if header.size as usize != image.len() || header.crc32 != checksum(image) {
@@ -153,6 +195,14 @@ pub fn parse(image: &[u8]) -> Result<Firmware, u32> {
     if !pstates.iter().all(good) || !falling {
         return Err(mem::FW_ERR_CONTENTS);
     }
+    let mut limits = None;
+    if header.format == mem::FW_FORMAT_BLOCKS {
+        let chain = image.get(HEADER + PSTATE * count as usize..);
+        limits = read_blocks(chain.unwrap_or(&[])).ok_or(mem::FW_ERR_CONTENTS)?;
+        if !voltages_make_sense(&pstates) {
+            return Err(mem::FW_ERR_CONTENTS);
+        }
+    }
     let name: Vec<u8> = header
         .name
         .iter()
@@ -165,7 +215,65 @@ pub fn parse(image: &[u8]) -> Result<Firmware, u32> {
         pstates,
         initial: header.initial as usize,
         name: String::from_utf8_lossy(&name).into_owned(),
+        format: header.format,
+        limits,
     })
+}
+
+/// Whether all voltages can be had, and none falls where its clock rises.
+fn voltages_make_sense(pstates: &[FirmwarePstate]) -> bool {
+    let range = VOLT_MIN_UV..=VOLT_MAX_UV;
+    let pairs = pstates
+        .iter()
+        .flat_map(|a| pstates.iter().map(move |b| (a, b)));
+    pstates
+        .iter()
+        .all(|p| range.contains(&p.core_uv) && range.contains(&p.memory_uv))
+        && pairs.into_iter().all(|(a, b)| {
+            (a.core_khz <= b.core_khz || a.core_uv >= b.core_uv)
+                && (a.memory_khz <= b.memory_khz || a.memory_uv >= b.memory_uv)
+        })
+}
+
+/// Goes through the chain of blocks; `None` if it is broken, otherwise the limits if there are any.
+fn read_blocks(mut chain: &[u8]) -> Option<Option<FirmwareLimits>> {
+    let mut limits = None;
+    while !chain.is_empty() {
+        if chain.len() < BLOCK {
+            return None;
+        }
+        let (head, rest) = chain.split_at(BLOCK);
+        let mut f = hw::Fields::new(head);
+        let (kind, bytes) = (f.u32(), f.u32() as usize);
+        let data = rest.get(..bytes).filter(|_| bytes % 4 == 0)?;
+        chain = rest.get(bytes..).unwrap_or(&[]);
+        if kind == mem::FW_BLOCK_LIMITS {
+            let found = read_limits(data).filter(|_| limits.is_none())?;
+            limits = Some(found);
+        }
+    }
+    Some(limits)
+}
+
+fn read_limits(data: &[u8]) -> Option<FirmwareLimits> {
+    let mut f = hw::Fields::new(data);
+    let limits = FirmwareLimits {
+        power_limit_mw: f.u32(),
+        power_min_mw: f.u32(),
+        power_max_mw: f.u32(),
+        temp_limit_mc: f.u32(),
+        temp_crit_mc: f.u32(),
+        reserved: std::array::from_fn(|_| f.u32()),
+    };
+    let (least, most) = (limits.power_min_mw, limits.power_max_mw);
+    let good = data.len() == LIMITS
+        && limits.reserved == [0; 3]
+        && (1..=most).contains(&least)
+        && (least..=most).contains(&limits.power_limit_mw)
+        && most <= mem::FW_POWER_MAX_MW
+        && (1..limits.temp_crit_mc).contains(&limits.temp_limit_mc)
+        && limits.temp_crit_mc <= mem::FW_TEMP_MAX_MC;
+    good.then_some(limits)
 }
 
 /// Ways in which `og1 firmware --damage` spoils an image, one per reason to refuse it.
@@ -198,10 +306,7 @@ pub fn damage(mut image: Vec<u8>, how: Damage) -> Vec<u8> {
         Damage::Contents => {
             // An initial P-state that is not in the table.
             flip(&mut image, 28, 0x40);
-            let crc = checksum(&image);
-            if let Some(field) = image.get_mut(CRC_AT..CRC_AT + 4) {
-                field.copy_from_slice(&crc.to_le_bytes());
-            }
+            seal(&mut image);
         }
     }
     image
@@ -229,5 +334,90 @@ mod tests {
         assert_eq!(error(Damage::Truncated), mem::FW_ERR_CHECKSUM);
         assert_eq!(error(Damage::Contents), mem::FW_ERR_CONTENTS);
         assert_eq!(parse(&[]), Err(mem::FW_ERR_MAGIC));
+    }
+
+    #[test]
+    fn an_image_of_format_1_has_no_limits() {
+        let old = Firmware {
+            format: mem::FW_FORMAT,
+            limits: None,
+            ..default_image(1 << 16)
+        };
+        assert_eq!(parse(&old.image()), Ok(old));
+    }
+
+    /// The default image with `change` made to it and the right checksum.
+    fn changed(change: impl FnOnce(&mut Vec<u8>)) -> Result<Firmware, u32> {
+        let mut image = default_image(1 << 16).image();
+        change(&mut image);
+        let size = image.len() as u32;
+        image[8..12].copy_from_slice(&size.to_le_bytes());
+        seal(&mut image);
+        parse(&image)
+    }
+
+    fn put(image: &mut [u8], at: usize, value: u32) {
+        image[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    #[test]
+    fn blocks_of_unknown_kinds_are_passed_over() {
+        let good = default_image(1 << 16);
+        let more = changed(|image| {
+            for word in [mem::FW_BLOCK_DRIVER, 8, 1, 2, 7, 0] {
+                image.extend_from_slice(&word.to_le_bytes());
+            }
+        });
+        assert_eq!(more, Ok(good.clone()));
+        // The limits become a kind that the board does not know.
+        let chain = HEADER + PSTATE * good.pstates.len();
+        let none = changed(|image| put(image, chain, 99));
+        assert_eq!(none.map(|f| f.limits), Ok(None));
+    }
+
+    #[test]
+    fn broken_chains_limits_and_voltages_are_refused() {
+        let chain = HEADER + PSTATE * default_image(1 << 16).pstates.len();
+        let refused = |what: &str, change: &dyn Fn(&mut Vec<u8>)| {
+            assert_eq!(changed(|i| change(i)), Err(mem::FW_ERR_CONTENTS), "{what}");
+        };
+        refused("cut head", &|i| i.extend([0; 4]));
+        refused("cut data", &|i| i.extend([7, 0, 0, 0, 4, 0, 0, 0]));
+        refused("odd length", &|i| i.extend([7, 0, 0, 0, 1, 0, 0, 0, 0]));
+        refused("beyond the end", &|i| put(i, chain + 4, u32::MAX - 3));
+        refused("short limits", &|i| {
+            put(i, chain + 4, 28);
+            i.truncate(chain + 8 + 28);
+        });
+        refused("limits twice", &|i| {
+            let again = i[chain..].to_vec();
+            i.extend(again);
+        });
+        for (field, value) in [
+            (0, 29_999),
+            (0, 150_001),
+            (1, 0),
+            (1, 150_001),
+            (2, 99_999),
+            (2, 1_000_001),
+            (3, 0),
+            (3, 105_000),
+            (4, 150_001),
+            (7, 1),
+        ] {
+            refused(&format!("limit {field} {value}"), &|i| {
+                put(i, chain + 8 + field * 4, value);
+            });
+        }
+        for (state, field, value) in [
+            (0, 2, VOLT_MAX_UV + 1),
+            (4, 3, VOLT_MIN_UV - 1),
+            (1, 2, 1_000_001),
+            (4, 3, 1_000_001),
+        ] {
+            refused(&format!("voltage {state} {field} {value}"), &|i| {
+                put(i, HEADER + PSTATE * state + field * 4, value);
+            });
+        }
     }
 }

@@ -10,6 +10,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
+use std::sync::Mutex;
+use std::sync::PoisonError;
 
 use crate::config::Config;
 use crate::counters::Counters;
@@ -20,6 +22,7 @@ use crate::irq::Irq;
 use crate::irq::MessageSink;
 use crate::judge::Judge;
 use crate::judge::Rule;
+use crate::power;
 use crate::regs;
 use crate::regs::fields;
 use crate::regs::Access;
@@ -43,6 +46,10 @@ pub struct Front {
     config: Config,
     values: Box<[AtomicU32]>,
     time: AtomicU64,
+    /// Energy since power-on in µJ.
+    energy: AtomicU64,
+    /// What power and temperature were at when that was last asked; a leaf.
+    power: Mutex<power::Report>,
     silent: AtomicBool,
     resetting: AtomicBool,
     /// Interrupt control.
@@ -65,6 +72,8 @@ impl Front {
             config,
             values,
             time: AtomicU64::new(0),
+            energy: AtomicU64::new(0),
+            power: Mutex::default(),
             silent: AtomicBool::new(false),
             resetting: AtomicBool::new(false),
             irq: Irq::new(sink),
@@ -91,6 +100,13 @@ impl Front {
         self.values[regs::flat(reg, index)].store(value, Ordering::SeqCst);
     }
 
+    /// Publishes a value that seldom changes.
+    pub fn show(&self, reg: Reg, index: usize, value: u32) {
+        if self.get(reg, index) != value {
+            self.set(reg, index, value);
+        }
+    }
+
     /// Sets bits of a register.
     pub fn set_bits(&self, reg: Reg, index: usize, bits: u32) {
         self.values[regs::flat(reg, index)].fetch_or(bits, Ordering::SeqCst);
@@ -114,6 +130,22 @@ impl Front {
     /// Publishes the board time; it never goes back.
     pub fn publish_time(&self, now: u64) {
         self.time.fetch_max(now, Ordering::SeqCst);
+    }
+
+    /// Publishes the energy since power-on in µJ; it never falls.
+    pub fn publish_energy(&self, microjoules: u64) {
+        self.energy.fetch_max(microjoules, Ordering::SeqCst);
+    }
+
+    /// Leaves a report on power and temperature.
+    pub fn set_power(&self, report: power::Report) {
+        *self.power.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
+    /// The latest report on power and temperature.
+    pub fn power(&self) -> power::Report {
+        let report = self.power.lock().unwrap_or_else(PoisonError::into_inner);
+        report.clone()
     }
 
     /// Whether the board plays dead.
@@ -150,7 +182,9 @@ impl Front {
             | Reg::ENG_RESET
             | Reg::ENG_RESET_STATUS
             | Reg::ENG_LDS
-            | Reg::SLOT_COMMIT => index < self.config.engines(),
+            | Reg::SLOT_COMMIT
+            | Reg::GATE_CTRL
+            | Reg::GATE_STATUS => index < self.config.engines(),
             Reg::SLOT_DESC_LO | Reg::SLOT_DESC_HI | Reg::SLOT_CTRL | Reg::SLOT_STATUS => {
                 index / hw::SLOTS_MAX < self.config.engines()
                     && index % hw::SLOTS_MAX < self.config.slots
@@ -184,7 +218,12 @@ impl Front {
                 | Reg::ENG_STATUS
                 | Reg::ENG_RESET_STATUS
                 | Reg::SLOT_STATUS
-        )
+        ) || Self::is_power(reg)
+    }
+
+    /// Whether the register belongs to the units of power and temperature.
+    fn is_power(reg: Reg) -> bool {
+        (Reg::CLK_TARGET.def().offset..=Reg::TEMP_ALERT.def().offset).contains(&reg.def().offset)
     }
 
     /// A read of the register at an aligned offset.
@@ -214,6 +253,11 @@ impl Front {
                 self.set_pair(Reg::TIME_LO, Reg::TIME_HI, now);
                 now as u32
             }
+            Reg::ENERGY_LO => {
+                let energy = self.energy.load(Ordering::SeqCst);
+                self.set_pair(Reg::ENERGY_LO, Reg::ENERGY_HI, energy);
+                energy as u32
+            }
             Reg::CTR_LO => {
                 let value = self.counter();
                 self.set_pair(Reg::CTR_LO, Reg::CTR_HI, value);
@@ -240,6 +284,7 @@ impl Front {
         match (unit, counter) {
             (0, mem::CTR_TIME) => self.time(),
             (0, mem::CTR_INTERRUPTS) => self.irq.sent(),
+            (0, mem::CTR_ENERGY) => self.energy.load(Ordering::SeqCst),
             _ => self.counters.get(unit, counter).unwrap_or(0),
         }
     }
@@ -366,6 +411,26 @@ impl Front {
             Reg::FAULT_RPTR => {
                 self.set(reg, 0, value);
                 Request::FaultRead(value)
+            }
+            // What these hold is up to the machine, which may refuse it.
+            Reg::CLK_TARGET => Request::Clock {
+                domain: index,
+                khz: value,
+            },
+            Reg::VOLT_TARGET => Request::Voltage {
+                domain: index,
+                uv: value,
+            },
+            Reg::GATE_CTRL => {
+                self.set(reg, index, value);
+                Request::EngineGate {
+                    engine: index,
+                    ctrl: value,
+                }
+            }
+            Reg::TEMP_ALERT => {
+                self.set(reg, 0, value);
+                Request::TempAlert(value)
             }
             Reg::ENG_RESET if self.slots_exist(fields::ENG_RESET::slots.get(value)) => {
                 Request::EngineReset {

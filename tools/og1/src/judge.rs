@@ -55,11 +55,17 @@ pub enum Rule {
     Doorbell = mem::VIOL_DOORBELL,
     /// A fault ring position that goes beyond what was written.
     FaultRptr = mem::VIOL_FAULT_RPTR,
+    /// A clock or voltage written while a change of it was under way.
+    PowerBusy = mem::VIOL_POWER_BUSY,
+    /// A voltage below what the clock needs.
+    Undervoltage = mem::VIOL_UNDERVOLTAGE,
+    /// A temperature above the limit.
+    Overtemp = mem::VIOL_OVERTEMP,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 18] = [
+    pub const ALL: [Rule; 21] = [
         Rule::RegUnknown,
         Rule::RegReadOnly,
         Rule::RegWriteOnly,
@@ -78,6 +84,9 @@ impl Rule {
         Rule::NoFirmware,
         Rule::Doorbell,
         Rule::FaultRptr,
+        Rule::PowerBusy,
+        Rule::Undervoltage,
+        Rule::Overtemp,
     ];
 
     /// The number that registers and the control socket use, `VIOL_*`.
@@ -106,6 +115,9 @@ impl Rule {
             Rule::NoFirmware => "no-firmware",
             Rule::Doorbell => "doorbell",
             Rule::FaultRptr => "fault-rptr",
+            Rule::PowerBusy => "power-busy",
+            Rule::Undervoltage => "undervoltage",
+            Rule::Overtemp => "overtemp",
         }
     }
 }

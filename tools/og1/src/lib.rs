@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   device (vfio-user) ─┐                       ┌─ engine ─ compute ─ ochre-rv64
-//!   tests ──────────────┼─▶ board ─▶ front      ├─ mmu
+//!   tests ──────────────┼─▶ board ─▶ front      ├─ mmu, power
 //!   control (socket) ───┘      └───▶ machine ───┼─ fault, clock, firmware
 //!                                               └─ memory (VRAM, guest)
 //! ```
@@ -39,6 +39,7 @@ pub mod judge;
 pub mod machine;
 pub mod memory;
 pub mod mmu;
+pub mod power;
 pub mod regs;
 pub mod request;
 pub mod save;

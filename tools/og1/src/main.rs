@@ -83,6 +83,9 @@ struct Run {
     /// A silent board comes back with the next reset, not only by the control socket.
     #[arg(long)]
     silence_until_reset: bool,
+    /// Temperature of the air, and of the die at power-on, in thousandths of a degree Celsius.
+    #[arg(long, default_value_t = 30_000, allow_negative_numbers = true)]
+    ambient: i32,
     /// Serial number of the board. Default: from the path of the socket.
     #[arg(long)]
     serial: Option<u64>,
@@ -159,6 +162,7 @@ fn run(args: &Run) -> anyhow::Result<()> {
         bar0: args.bar0_size,
         pace: args.pace,
         silence_until_reset: args.silence_until_reset,
+        ambient_mc: args.ambient,
     };
     config.check()?;
     let vram = Arc::new(vfu::SharedMemory::new("og1-vram", config.vram).context("VRAM")?);

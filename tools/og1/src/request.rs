@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use crate::hw::regs::DOORBELLS;
 use crate::hw::regs::SLOTS_MAX;
+use crate::power;
 
 /// The batched registers of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,6 +106,33 @@ pub enum Request {
         /// Their batched registers.
         shadow: [SlotShadow; SLOTS_MAX],
     },
+    /// `CLK_TARGET`.
+    Clock {
+        /// Which domain.
+        domain: usize,
+        /// In kHz.
+        khz: u32,
+    },
+    /// `VOLT_TARGET`.
+    Voltage {
+        /// Which domain.
+        domain: usize,
+        /// In µV.
+        uv: u32,
+    },
+    /// `GATE_CTRL`.
+    EngineGate {
+        /// Which engine.
+        engine: usize,
+        /// The register's value.
+        ctrl: u32,
+    },
+    /// `TEMP_ALERT`.
+    TempAlert(u32),
+    /// Control socket: power and temperature.
+    Power(power::Order),
+    /// Control socket: what power and temperature are at, to be left in the front.
+    PowerReport,
     /// Control socket: a queue, an engine or everything hangs.
     Hang(Hang),
     /// Control socket: nothing hangs any more.

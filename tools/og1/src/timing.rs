@@ -28,10 +28,21 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 pub const HART_SLICE: u64 = 8192;
 /// Both clocks in kHz before the firmware has set them.
 pub const RESET_KHZ: u32 = 100_000;
+/// Both voltages in µV before the firmware has set them.
+pub const RESET_UV: u32 = 800_000;
 /// Slowest clock in kHz that a P-state may have.
 pub const CLOCK_KHZ_MIN: u32 = 1_000;
 /// Fastest clock in kHz that a P-state may have.
 pub const CLOCK_KHZ_MAX: u32 = 4_000_000;
+
+/// A change of a clock, in ns.
+pub const CLOCK_CHANGE_NS: u64 = 20_000;
+/// What passes before a voltage begins to change, in ns.
+pub const VOLTAGE_SETTLE_NS: u64 = 2_000;
+/// How fast it changes then, in µV per ns: 10 mV in a µs.
+pub const VOLTAGE_UV_PER_NS: u64 = 10;
+/// From something to do to the first packet of an engine that was without power, in ns.
+pub const WAKE_NS: u64 = 20_000;
 
 /// Cycles of a clock of `khz` in `ns`, rounded down.
 pub fn cycles(ns: u64, khz: u32) -> u64 {

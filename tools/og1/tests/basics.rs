@@ -23,9 +23,22 @@ fn discovery_lists_what_is_built_and_nothing_else() {
         .collect();
     assert_eq!(
         kinds,
-        [1, 2, 3, 4, 5, 6, 7, 8, hw::UNIT_COMPUTE, hw::UNIT_COPY]
+        [
+            1,
+            2,
+            3,
+            4,
+            5,
+            6,
+            7,
+            8,
+            hw::UNIT_COMPUTE,
+            hw::UNIT_COPY,
+            hw::UNIT_POWER,
+            hw::UNIT_THERMAL
+        ]
     );
-    let copy = units - 1;
+    let copy = units - 3;
     assert_eq!(bench.read(Reg::UNIT_OFFSET, copy), 0x12000);
     let count = bench.read(Reg::UNIT_COUNT, copy);
     assert_eq!(fields::UNIT_COUNT::count.get(count), 2);

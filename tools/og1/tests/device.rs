@@ -250,6 +250,17 @@ fn the_control_socket_answers_each_command_with_one_line() {
             "slots",
             "ok 0.0=empty 0.1=empty 1.0=empty 1.1=empty 2.0=empty 2.1=empty",
         ),
+        ("ambient 25000", "ok"),
+        ("ambient 200001", "error 200001 m°C: from -40000 to 200000"),
+        ("heat -5000", "ok"),
+        ("heat x", "error not a temperature in m°C: x"),
+        ("power-brake on", "ok"),
+        ("power-brake off", "ok"),
+        ("fail-clock core 2", "ok"),
+        ("fail-voltage memory 1", "ok"),
+        ("fail-clock 0 1", "error a domain is core or memory, not 0"),
+        ("stall-clock memory", "ok"),
+        ("stall-voltage core", "ok"),
         ("what", "error unknown command, try help"),
     ];
     for (command, reply) in table {
@@ -257,6 +268,13 @@ fn the_control_socket_answers_each_command_with_one_line() {
     }
     assert!(p.ask("help").starts_with("ok commands: "));
     assert!(p.ask("stat").starts_with("ok time=0 interrupts=0 "));
+    let power = p.ask("power");
+    let power: serde_json::Value =
+        serde_json::from_str(power.strip_prefix("ok ").unwrap()).unwrap();
+    assert_eq!(power["temp_mc"], -5000);
+    assert_eq!(power["ambient_mc"], 25_000);
+    assert_eq!(power["domains"][1]["clock"]["now"], 100_000);
+    assert_eq!(power["gates"], serde_json::json!(["on", "on", "on"]));
     // A second client at the same time.
     let path = p.folder.path().join("control");
     let mut second = BufReader::new(UnixStream::connect(path).unwrap());
@@ -308,7 +326,7 @@ fn the_firmware_command_writes_an_image_that_the_board_takes() {
 
 #[test]
 fn boards_that_can_not_be_are_refused_with_the_reason() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--vram", "3M"], "multiple of 2 MiB"),
         (&["--vram", "0"], "multiple of 2 MiB"),
         (&["--aperture", "3M"], "power of two"),
@@ -316,6 +334,7 @@ fn boards_that_can_not_be_are_refused_with_the_reason() {
         (&["--compute", "0", "--copy", "0"], "0 engines"),
         (&["--slots", "5"], "5 slots"),
         (&["--vram", "12X"], "invalid value"),
+        (&["--ambient", "-50000"], "air of -50000"),
     ];
     for (options, reason) in cases {
         let out = Command::new(env!("CARGO_BIN_EXE_og1"))

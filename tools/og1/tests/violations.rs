@@ -10,7 +10,9 @@ use og1::hw::mem::*;
 use og1::hw::packets::*;
 use og1::hw::regs as hw;
 use og1::judge::Rule;
+use og1::power::Order;
 use og1::regs::Reg;
+use og1::request::Request;
 
 #[test]
 fn reg_unknown() {
@@ -22,6 +24,8 @@ fn reg_unknown() {
         0x7f_fffc,
         offset(Reg::ENG_ID, 4),
         offset(Reg::SLOT_CTRL, 2),
+        offset(Reg::GATE_CTRL, 4),
+        offset(Reg::GATE_STATUS, 15),
     ] {
         assert_eq!(bench.read_at(at), 0);
         bench.assert_broken(&[Rule::RegUnknown]);
@@ -84,7 +88,14 @@ fn reg_value() {
         (Reg::DEVICE_RESET, 0, 1),
         (Reg::TLB_INVALIDATE, 0, 0),
         (Reg::CTR_SELECT, 0, 5 << 8),
-        (Reg::CTR_SELECT, 0, 9),
+        (Reg::CTR_SELECT, 0, CTR_INTERRUPTS + 1),
+        (Reg::CTR_SELECT, 0, CTR_ENERGY - 1),
+        (Reg::CTR_SELECT, 0, CTR_CLOCK_CHANGES + 1),
+        (Reg::CTR_SELECT, 0, (1 << 8) | (CTR_WAKES + 1)),
+        (Reg::CLK_TARGET, 0, 999_999),
+        (Reg::CLK_TARGET, 1, 1_500_000),
+        (Reg::VOLT_TARGET, 0, hw::VOLT_MIN_UV - 1),
+        (Reg::VOLT_TARGET, 1, hw::VOLT_MAX_UV + 1),
         (Reg::ENG_RESET, 0, 4),
         (Reg::SLOT_COMMIT, 0, 4),
         (Reg::FW_CTRL, 0, 0),
@@ -92,8 +103,11 @@ fn reg_value() {
         (Reg::ALARM_ACK, 0, 0),
     ];
     for (reg, i, value) in cases {
+        let before = bench.board.front().get(reg, i);
         bench.write(reg, i, value);
+        bench.run();
         bench.assert_broken(&[Rule::RegValue]);
+        assert_eq!(bench.board.front().get(reg, i), before);
     }
     bench.write(Reg::CTX_TABLE_LO, 0, 8);
     bench.write(Reg::CTX_COMMIT, 0, 1);
@@ -343,17 +357,88 @@ fn fault_rptr() {
 }
 
 #[test]
+fn power_busy() {
+    let bench = Bench::new();
+    bench.write(Reg::CLK_TARGET, 0, 750_000);
+    bench.assert_clean();
+    bench.write(Reg::CLK_TARGET, 0, 400_000);
+    bench.assert_broken(&[Rule::PowerBusy]);
+    assert_eq!(bench.read(Reg::CLK_TARGET, 0), 750_000);
+    bench.write(Reg::VOLT_TARGET, 1, 1_100_000);
+    bench.write(Reg::VOLT_TARGET, 1, 1_100_000);
+    bench.assert_broken(&[Rule::PowerBusy]);
+    bench.run();
+    bench.write(Reg::CLK_TARGET, 0, 400_000);
+    bench.assert_clean();
+}
+
+#[test]
+fn undervoltage() {
+    let bench = Bench::new();
+    let info = || bench.board.front().judge.last().map(|v| v.info);
+    // A clock that the voltage is not enough for, from the beginning of the change on.
+    bench.write(Reg::CLK_TARGET, 0, 1_500_000);
+    assert_eq!(info(), Some(850_000));
+    bench.run();
+    bench.assert_broken(&[Rule::Undervoltage]);
+    // Made good, and a voltage that falls too far.
+    bench.write(Reg::VOLT_TARGET, 0, 1_000_000);
+    bench.run();
+    bench.write(Reg::VOLT_TARGET, 0, 999_000);
+    bench.run();
+    assert_eq!(info(), Some(999_000));
+    bench.assert_broken(&[Rule::Undervoltage]);
+    bench.write(Reg::VOLT_TARGET, 1, 1_000_000);
+    bench.run();
+    assert_eq!(info(), Some((1 << 32) | 1_000_000));
+    bench.assert_broken(&[Rule::Undervoltage]);
+    // The rule looks at the old clock until the change has ended.
+    let bench = Bench::new();
+    bench.write(Reg::CLK_TARGET, 0, 750_000);
+    bench.write(Reg::VOLT_TARGET, 0, 775_000);
+    bench.run();
+    bench.assert_broken(&[Rule::Undervoltage]);
+    let bench = Bench::new();
+    bench.write(Reg::CLK_TARGET, 0, 750_000);
+    bench.run();
+    bench.write(Reg::VOLT_TARGET, 0, 775_000);
+    bench.run();
+    bench.assert_clean();
+}
+
+#[test]
+fn overtemp() {
+    let bench = Bench::new();
+    let order = |order| {
+        bench.board.request(Request::Power(order));
+    };
+    order(Order::Heat(95_000));
+    bench.assert_clean();
+    order(Order::Heat(95_001));
+    assert_eq!(
+        bench.board.front().judge.last().map(|v| v.info),
+        Some(95_001)
+    );
+    order(Order::Heat(94_001));
+    order(Order::Heat(96_000));
+    bench.assert_broken(&[Rule::Overtemp]);
+    order(Order::Heat(94_000));
+    order(Order::Heat(96_000));
+    bench.assert_broken(&[Rule::Overtemp]);
+}
+
+#[test]
 fn the_registers_of_the_judge_show_what_it_counted_and_no_reset_clears_it() {
     let bench = Bench::new();
     for _ in 0..3 {
         bench.write(Reg::ID, 0, 0);
     }
-    bench.read_at(0x9004);
+    bench.read_at(0x0f04);
     assert_eq!(bench.read(Reg::VIOL_COUNT, 0), 4);
     bench.write(Reg::VIOL_SELECT, 0, VIOL_REG_READ_ONLY);
     assert_eq!(bench.read(Reg::VIOL_SELECTED, 0), 3);
     assert_eq!(bench.read(Reg::VIOL_LAST, 0), VIOL_REG_UNKNOWN);
-    assert_eq!(bench.read(Reg::VIOL_INFO_LO, 0), 0x9004);
+    assert_eq!(bench.read(Reg::VIOL_INFO_LO, 0), 0x0f04);
     bench.write(Reg::DEVICE_RESET, 0, hw::RESET_MAGIC);
     assert_eq!(bench.read(Reg::VIOL_COUNT, 0), 4);
     bench.write(Reg::VIOL_SELECT, 0, 0xffff);
@@ -363,7 +448,7 @@ fn the_registers_of_the_judge_show_what_it_counted_and_no_reset_clears_it() {
 #[test]
 fn every_rule_has_a_code_and_a_name_of_its_own() {
     let codes: Vec<u32> = Rule::ALL.iter().map(|r| r.code()).collect();
-    assert_eq!(codes, (1..=18).collect::<Vec<_>>());
+    assert_eq!(codes, (1..=21).collect::<Vec<_>>());
     let names: std::collections::HashSet<_> = Rule::ALL.iter().map(|r| r.name()).collect();
     assert_eq!(names.len(), Rule::ALL.len());
 }

@@ -246,7 +246,7 @@ impl Bus for ItemBus<'_, '_> {
     }
 
     fn cycle(&self, retired: u64) -> u64 {
-        timing::cycles(self.time(retired), self.cx.units.core_khz)
+        self.cx.cycle().saturating_add(retired / self.rate.max(1))
     }
 
     fn time(&self, retired: u64) -> u64 {

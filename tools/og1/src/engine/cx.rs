@@ -12,6 +12,7 @@ use crate::memory::Mem;
 use crate::memory::Pa;
 use crate::mmu::Mmu;
 use crate::mmu::Target;
+use crate::power::Activity;
 use crate::request::Request;
 use crate::timing;
 use crate::trace::Trace;
@@ -32,6 +33,10 @@ pub struct Units {
     pub core_khz: u32,
     /// Memory clock in kHz.
     pub memory_khz: u32,
+    /// Cycles of the core clock when the present piece of time began.
+    pub core_cycles: u64,
+    /// What each engine did in it.
+    pub activity: Activity,
 }
 
 /// A piece of work of one engine.
@@ -120,11 +125,25 @@ impl<'a> Cx<'a> {
             .saturating_add(timing::nanoseconds(self.used, self.units.core_khz))
     }
 
+    /// Cycles of the core clock.
+    pub fn cycle(&self) -> u64 {
+        self.units.core_cycles.saturating_add(self.used)
+    }
+
     /// Board time for something that software sees: what it reads from then on is not earlier.
     pub fn stamp(&self) -> u64 {
         let now = self.now();
         self.front.publish_time(now);
         now
+    }
+
+    /// Adds to what the engine did: core cycles in which it worked, the same in ns, instructions.
+    pub fn worked(&mut self, cycles: u64, ns: u64, instructions: u64) {
+        if let Some(work) = self.units.activity.get_mut(self.engine) {
+            work.cycles += cycles;
+            work.busy_ns += ns;
+            work.instructions += instructions;
+        }
     }
 
     /// Records an event of the slot.

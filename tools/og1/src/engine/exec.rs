@@ -293,6 +293,7 @@ fn run_blocks(
     cx.front
         .counters
         .engine(cx.engine, mem::CTR_INSTRUCTIONS, run.executed);
+    cx.worked(0, 0, run.executed);
     match run.outcome {
         Outcome::Budget => {
             job.block = Some(block);

@@ -178,6 +178,11 @@ impl Engine {
         need
     }
 
+    /// Whether no queue is ready to work: it may be switched off.
+    pub fn idle(&self) -> bool {
+        self.queues().all(|queue| queue.state != State::Ready)
+    }
+
     /// Board time that a waiting queue waits for, the earliest.
     pub fn wakes_at(&self) -> Option<u64> {
         self.queues().filter_map(Queue::waits_until).min()
@@ -400,13 +405,14 @@ impl Engine {
 
     /// The quantum is over: `limit` cycles were to be used, `began` were gone at its start. Returns the
     /// cycles after which the engine had nothing more to do, or `limit`.
-    pub fn quantum_over(&mut self, cx: &Cx<'_>, began: u64, limit: u64) -> u64 {
+    pub fn quantum_over(&mut self, cx: &mut Cx<'_>, began: u64, limit: u64) -> u64 {
         let worked = cx.used() - began.min(cx.used());
         let counters = &cx.front.counters;
         counters.engine(self.index, mem::CTR_CYCLES, worked);
         let ns = timing::nanoseconds(worked, cx.units.core_khz);
         counters.engine(self.index, mem::CTR_BUSY, ns);
         counters.engine(self.index, mem::CTR_STALL, cx.stalled());
+        cx.worked(worked, ns, 0);
         let more = self.pick(cx.gate_closed).is_some();
         self.debt = if more {
             cx.used().saturating_sub(limit)

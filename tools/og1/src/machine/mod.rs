@@ -7,26 +7,26 @@
 //! not on the host's time, threads or the order of a map.
 //!
 //! - `requests`: what registers, packets and the control socket ask for.
-//! - this file: time.
+//! - `passing`: board time passes.
+//! - this file: the step, and what time is to do next.
 
+mod passing;
 mod requests;
 
 use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::engine;
-use crate::engine::Cx;
 use crate::engine::Engine;
 use crate::engine::Need;
 use crate::engine::Units;
 use crate::front::Front;
-use crate::hw::mem;
 use crate::hw::regs;
 use crate::memory::Bus;
 use crate::memory::Mem;
+use crate::power::Power;
 use crate::regs::fields;
 use crate::regs::Reg;
-use crate::timing;
 use crate::trace::Event;
 use crate::trace::What;
 
@@ -50,6 +50,7 @@ pub struct Machine {
     bus: Arc<Bus>,
     units: Units,
     clock: Clock,
+    power: Power,
     engines: Vec<Engine>,
     /// Mask of engines that the firmware's fuses leave enabled; 0 without firmware.
     enabled: u32,
@@ -65,17 +66,20 @@ impl Machine {
         let engines = (0..config.engines())
             .map(|i| Engine::new(i, config.slots))
             .collect();
+        let power = Power::new(config);
         let mut machine = Self {
             front,
             bus,
             units: Units::default(),
             clock: Clock::default(),
+            power,
             engines,
             enabled: 0,
             hung_queues: Vec::new(),
             board_hung: false,
         };
-        machine.set_clocks(None);
+        machine.follow_clocks();
+        machine.power.publish(&machine.front, 0);
         machine
     }
 
@@ -100,6 +104,7 @@ impl Machine {
         let mem = bus.open();
         self.drain(&mem);
         self.publish(&mem);
+        self.power.raise(&self.front);
     }
 
     /// One step. `elapsed` is the wall time in ns since the last step if that one said
@@ -114,21 +119,16 @@ impl Machine {
             self.advance(&mem, elapsed)
         };
         self.publish(&mem);
+        self.power.raise(&self.front);
         next
     }
 
     fn publish(&mut self, mem: &Mem<'_>) {
         self.front.publish_time(self.clock.now());
         self.units.mmu.publish(&self.front.counters);
-        let counters = [
-            mem::CTR_VRAM_READ,
-            mem::CTR_VRAM_WRITE,
-            mem::CTR_BUS_READ,
-            mem::CTR_BUS_WRITE,
-        ];
-        for (counter, bytes) in counters.into_iter().zip(mem.traffic.take()) {
-            self.front.counters.board(counter, bytes);
-        }
+        self.count_traffic(mem);
+        self.update_gates();
+        self.power.publish(&self.front, self.clock.now());
         let status = fields::STATUS::firmware_running.put((self.enabled != 0).into())
             | fields::STATUS::bus_master.put(mem.master().into());
         self.front.set(Reg::STATUS, 0, status);
@@ -160,16 +160,16 @@ impl Machine {
             }
             engine.release(&mut cx);
         }
-        let needs: Vec<Need> = self
-            .engines
-            .iter()
-            .map(|e| e.need(closed, self.clock.now()))
+        self.update_gates();
+        // An engine without power has nothing to do until it has woken.
+        let needs: Vec<Need> = (0..self.engines.len())
+            .filter(|&i| self.power.open(i))
+            .map(|i| self.engines[i].need(closed, now))
             .collect();
-        let wakes = self
-            .engines
-            .iter()
+        let waits = self.engines.iter().filter_map(Engine::wakes_at);
+        let wakes = waits
+            .chain(self.power.next_event())
             .filter(|_| !closed)
-            .filter_map(Engine::wakes_at)
             .min();
         if needs.contains(&Need::Work) {
             self.quantum(mem);
@@ -189,67 +189,10 @@ impl Machine {
                 Next::Later
             }
             Some(time) => {
-                self.clock.advance_to(time);
+                self.jump(mem, time);
                 Next::Again
             }
             None => Next::Rest,
         }
-    }
-
-    /// A quantum of every engine, in order. It ends early if all have nothing more to do.
-    fn quantum(&mut self, mem: &Mem<'_>) {
-        let start = self.clock.now();
-        let to_alarm = self
-            .clock
-            .alarm_at()
-            .map_or(u64::MAX, |at| at.saturating_sub(start));
-        let length = timing::QUANTUM_NS.min(to_alarm).max(1);
-        let limit = timing::cycles(length, self.units.core_khz).max(1);
-        let longest = self.run_engines(mem, start, limit);
-        let took = if longest == limit {
-            length
-        } else {
-            timing::nanoseconds(longest, self.units.core_khz)
-        };
-        self.clock.advance_to(start.saturating_add(took));
-    }
-
-    /// Time passes at the pace of the wall clock, up to the next event; what hangs uses it up.
-    fn let_pass(&mut self, mem: &Mem<'_>, elapsed: u64, wakes: Option<u64>) {
-        let start = self.clock.now();
-        let events = [wakes, self.clock.alarm_at()];
-        let next = events.into_iter().flatten().filter(|&at| at > start).min();
-        let end = start.saturating_add(elapsed).min(next.unwrap_or(u64::MAX));
-        let limit = timing::cycles(end - start, self.units.core_khz);
-        if limit != 0 {
-            self.run_engines(mem, start, limit);
-        }
-        self.clock.advance_to(end);
-    }
-
-    /// Runs each engine for `limit` cycles from `start` on; returns the most cycles that any used.
-    fn run_engines(&mut self, mem: &Mem<'_>, start: u64, limit: u64) -> u64 {
-        let front = self.front.clone();
-        let mut longest = 0;
-        for i in 0..self.engines.len() {
-            let began = self.engines[i].debt();
-            let (mut used, mut stalled) = (began, 0);
-            loop {
-                let closed = self.clock.gate_closed();
-                let cx = Cx::new(&front, mem, &mut self.units, i, start, (began, limit));
-                let mut cx = cx.carry_on(used, stalled);
-                cx.gate_closed = closed;
-                self.engines[i].run(&mut cx);
-                if cx.requests.is_empty() {
-                    longest = longest.max(self.engines[i].quantum_over(&cx, began, limit));
-                    break;
-                }
-                (used, stalled) = (cx.used(), cx.stalled());
-                for request in std::mem::take(&mut cx.requests) {
-                    self.apply(request, mem);
-                }
-            }
-        }
-        longest
     }
 }

@@ -15,7 +15,6 @@ use crate::regs::Reg;
 use crate::request::Hang;
 use crate::request::Request;
 use crate::request::SlotShadow;
-use crate::timing;
 use crate::trace::What;
 
 use super::Machine;
@@ -31,7 +30,7 @@ impl Machine {
             let Some(request) = self.front.inbox.take() else {
                 break;
             };
-            self.apply(request, mem);
+            self.apply(request, mem, self.clock.now());
             done += 1;
         }
         let doorbells = self.front.inbox.take_doorbells();
@@ -57,8 +56,10 @@ impl Machine {
         }
     }
 
-    pub(super) fn apply(&mut self, request: Request, mem: &Mem<'_>) {
-        log::debug!("{} ns: {request:x?}", self.clock.now());
+    /// Carries out a request that was made at board time `now`.
+    pub(super) fn apply(&mut self, request: Request, mem: &Mem<'_>, now: u64) {
+        log::debug!("{now} ns: {request:x?}");
+        let judge = &self.front.judge;
         match request {
             Request::Reset => self.reset(),
             Request::Alarm {
@@ -110,17 +111,19 @@ impl Machine {
                 }
             }
             Request::Silence(silent) => self.front.set_silent(silent),
+            Request::Clock { domain, khz } => self.power.set_clock(judge, domain, khz, now),
+            Request::Voltage { domain, uv } => self.power.set_voltage(judge, domain, uv, now),
+            Request::EngineGate { engine, ctrl } => self.power.set_gate(engine, ctrl),
+            Request::TempAlert(value) => self.power.set_alert(judge, value),
+            Request::Power(order) => {
+                self.power.order(judge, order);
+                self.follow_clocks();
+            }
+            Request::PowerReport => {
+                let report = self.power.report(now);
+                self.front.set_power(report);
+            }
         }
-    }
-
-    /// The clocks of the firmware's P-state, or none; then what takes cycles takes those of the slow
-    /// clock that the board starts with.
-    pub(super) fn set_clocks(&mut self, clocks: Option<(u32, u32)>) {
-        let (core, memory) = clocks.unwrap_or((timing::RESET_KHZ, timing::RESET_KHZ));
-        (self.units.core_khz, self.units.memory_khz) = (core, memory);
-        let (core, memory) = clocks.unwrap_or((0, 0));
-        self.front.set(Reg::CORE_CLOCK, 0, core);
-        self.front.set(Reg::MEMORY_CLOCK, 0, memory);
     }
 
     fn reset(&mut self) {
@@ -136,7 +139,8 @@ impl Machine {
         self.board_hung = false;
         self.front.reset();
         self.front.set(Reg::RESET_COUNT, 0, resets);
-        self.set_clocks(None);
+        self.power.reset();
+        self.follow_clocks();
         if self.front.config().silence_until_reset {
             self.front.set_silent(false);
         }
@@ -158,16 +162,19 @@ impl Machine {
         let status = match &result {
             Ok(firmware) => {
                 self.enabled = firmware.engines;
-                self.set_clocks(Some(firmware.clocks()));
+                self.power.start(firmware);
                 log::info!("firmware {:#x}, {}", firmware.version, firmware.name);
                 fields::FW_STATUS::state.put(regs::FW_RUNNING)
             }
             Err(error) => {
-                self.set_clocks(None);
+                self.power.stop();
                 log::info!("firmware refused: {error}");
                 fields::FW_STATUS::error.put(*error) | fields::FW_STATUS::state.put(regs::FW_FAILED)
             }
         };
+        self.power
+            .check(&self.front.counters, &self.front.judge, self.clock.now());
+        self.follow_clocks();
         self.front.set(
             Reg::FW_VERSION,
             0,

@@ -68,7 +68,7 @@ fn damaged_firmware_is_refused_and_leaves_nothing() -> Outcome {
         ("magic", &|i| i[0] ^= 1, Errno::EINVAL, "no og1 image"),
         (
             "another format",
-            &|i| set(i, FORMAT, 2),
+            &|i| set(i, FORMAT, 3),
             Errno::EINVAL,
             "no og1 image",
         ),

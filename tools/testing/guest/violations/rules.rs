@@ -42,6 +42,9 @@ guest::tests! {
     use_of_an_engine_before_the_firmware_runs_is_counted,
     doorbell_that_is_none_is_counted,
     fault_ring_position_beyond_what_was_written_is_counted,
+    clock_or_voltage_written_while_it_changes_is_counted,
+    voltage_below_what_the_clock_needs_is_counted,
+    temperature_above_the_limit_is_counted,
     registers_of_the_judge_tell_what_was_counted_and_no_reset_clears_them,
     each_rule_was_broken_in_one_of_these_tests,
 }
@@ -404,19 +407,59 @@ fn fault_ring_position_beyond_what_was_written_is_counted() -> Outcome {
     Ok(())
 }
 
+fn clock_or_voltage_written_while_it_changes_is_counted() -> Outcome {
+    let bench = Bench::new()?;
+    // No time passes, so the change stays under way.
+    bench.write(reg::GATE, 0, 1);
+    for (now, target) in [
+        (reg::CLK_NOW, reg::CLK_TARGET),
+        (reg::VOLT_NOW, reg::VOLT_TARGET),
+    ] {
+        let value = bench.read(now, DOMAIN_MEMORY);
+        bench.write(target, DOMAIN_MEMORY, value);
+        expect(&bench, &[])?;
+        bench.write(target, DOMAIN_MEMORY, value);
+        expect(&bench, &[VIOL_POWER_BUSY])?;
+    }
+    bench.write(reg::GATE, 0, 0);
+    Ok(())
+}
+
+fn voltage_below_what_the_clock_needs_is_counted() -> Outcome {
+    let bench = Bench::new()?;
+    let needed = bench.read(reg::VOLT_NOW, DOMAIN_CORE);
+    for uv in [needed - 1000, needed] {
+        bench.write(reg::VOLT_TARGET, DOMAIN_CORE, uv);
+        guest::eventually("the voltage has changed", 20, || {
+            let busy = bench.read(reg::VOLT_STATUS, DOMAIN_CORE) & 1 != 0;
+            Ok((!busy).then_some(()))
+        })?;
+    }
+    expect(&bench, &[VIOL_UNDERVOLTAGE])
+}
+
+fn temperature_above_the_limit_is_counted() -> Outcome {
+    let bench = Bench::new()?;
+    let limit = bench.read(reg::TEMP_LIMIT, 0);
+    Board.ask(&format!("heat {limit}"))?;
+    expect(&bench, &[])?;
+    let _cool = Board.until_dropped(&format!("heat {}", limit + 1), "heat 30000")?;
+    expect(&bench, &[VIOL_OVERTEMP])
+}
+
 fn registers_of_the_judge_tell_what_was_counted_and_no_reset_clears_them() -> Outcome {
     let bench = Bench::cold()?;
     for _ in 0..3 {
         bench.write(reg::ID, 0, 0);
     }
-    bench.read_at::<u32>(0x9004);
+    bench.read_at::<u32>(0x0f04);
     for reset in [false, true] {
         if reset {
             bench.reset()?;
         }
         ensure!(bench.read(reg::VIOL_COUNT, 0) == 4);
         ensure!(bench.read(reg::VIOL_LAST, 0) == VIOL_REG_UNKNOWN);
-        ensure!(bench.read(reg::VIOL_INFO_LO, 0) == 0x9004);
+        ensure!(bench.read(reg::VIOL_INFO_LO, 0) == 0x0f04);
         ensure!(bench.read(reg::VIOL_INFO_HI, 0) == 0);
         bench.write(reg::VIOL_SELECT, 0, VIOL_REG_READ_ONLY);
         ensure!(bench.read(reg::VIOL_SELECTED, 0) == 3);
@@ -428,7 +471,7 @@ fn registers_of_the_judge_tell_what_was_counted_and_no_reset_clears_them() -> Ou
 fn each_rule_was_broken_in_one_of_these_tests() -> Outcome {
     let broken = BROKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let rules = rules();
-    ensure!(rules.len() >= 18, "only {} rules were found", rules.len());
+    ensure!(rules.len() >= 21, "only {} rules were found", rules.len());
     let missing: Vec<_> = rules
         .iter()
         .filter(|(_, code)| !broken.contains(code))

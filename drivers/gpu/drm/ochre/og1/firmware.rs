@@ -28,6 +28,7 @@ use super::{
         FW_ERR_FORMAT,
         FW_ERR_MAGIC,
         FW_FORMAT,
+        FW_FORMAT_BLOCKS,
         FW_MAGIC, //
     },
     hw::regs::{
@@ -91,9 +92,12 @@ fn parse(data: &[u8]) -> Result<Info> {
     if data.len() < size_of::<FirmwareHeader>() || data.len() > FW_BYTES_MAX {
         return Err(EINVAL);
     }
-    if word(data, offset_of!(FirmwareHeader, magic))? != FW_MAGIC
-        || word(data, offset_of!(FirmwareHeader, format))? != FW_FORMAT
-    {
+    if word(data, offset_of!(FirmwareHeader, magic))? != FW_MAGIC {
+        return Err(EINVAL);
+    }
+    // The second has blocks behind the P-states, which are the board's to check.
+    let format = word(data, offset_of!(FirmwareHeader, format))?;
+    if ![FW_FORMAT, FW_FORMAT_BLOCKS].contains(&format) {
         return Err(EINVAL);
     }
 
