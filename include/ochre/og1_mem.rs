@@ -356,6 +356,73 @@ pub struct FirmwareLimits {
 }
 const _: () = assert!(core::mem::size_of::<FirmwareLimits>() == 32);
 
+/// What an engine has done, in a [`StreamRecord`]: its counters, which a reset sets to 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamEngine {
+    /// `CTR_BUSY`.
+    pub busy_ns: u64,
+    /// `CTR_INSTRUCTIONS`.
+    pub instructions: u64,
+}
+const _: () = assert!(core::mem::size_of::<StreamEngine>() == 16);
+
+/// Record of the sampled counter stream, 512 bytes. Section "Counter stream".
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamRecord {
+    /// Number of the record since the stream was started; those that were lost count.
+    pub sequence: u64,
+    /// Board time in ns.
+    pub time: u64,
+    /// `CTR_ENERGY`.
+    pub energy_uj: u64,
+    /// `POWER_NOW`.
+    pub power_mw: u32,
+    /// `TEMP`.
+    pub temp_mc: u32,
+    /// Clock at which the core really runs, in kHz.
+    pub core_khz: u32,
+    /// Clock of the memory, in kHz.
+    pub memory_khz: u32,
+    /// `STREAM_FLAG_*`.
+    pub flags: u32,
+    /// Records lost since the stream was started.
+    pub lost: u32,
+    /// `CTR_CORE_CYCLES`.
+    pub core_cycles: u64,
+    /// `CTR_MEMORY_CYCLES`.
+    pub memory_cycles: u64,
+    /// `CTR_VRAM_READ`.
+    pub vram_read: u64,
+    /// `CTR_VRAM_WRITE`.
+    pub vram_write: u64,
+    /// `CTR_BUS_READ`.
+    pub bus_read: u64,
+    /// `CTR_BUS_WRITE`.
+    pub bus_write: u64,
+    /// `CTR_TLB_HITS`.
+    pub tlb_hits: u64,
+    /// `CTR_TLB_MISSES`.
+    pub tlb_misses: u64,
+    /// Zero.
+    pub reserved0: [u64; 2],
+    /// The engines, zeros for those that the board does not have. 16 of [`StreamEngine`].
+    pub engines: [u64; 32],
+    /// Zero.
+    pub reserved1: [u64; 16],
+}
+const _: () = assert!(core::mem::size_of::<StreamRecord>() == STREAM_BYTES);
+
+/// Bytes of a record of the stream.
+pub const STREAM_BYTES: usize = 512;
+/// Largest ring of the stream, as the binary logarithm of its records.
+pub const STREAM_LOG2_MAX: u32 = 12;
+/// Shortest period of the stream in ns.
+pub const STREAM_PERIOD_MIN: u32 = 10_000;
+/// Flag of a record: records before it were lost.
+pub const STREAM_FLAG_LOST: u32 = 1 << 0;
+
 /// Scope of `TLB_INVALIDATE` and of the packet: everything.
 pub const TLB_ALL: u32 = 1;
 /// Scope: one context.
@@ -457,3 +524,5 @@ pub const VIOL_POWER_BUSY: u32 = 19;
 pub const VIOL_UNDERVOLTAGE: u32 = 20;
 /// Violation: a temperature above the limit.
 pub const VIOL_OVERTEMP: u32 = 21;
+/// Violation: a position of the stream that goes beyond what was written.
+pub const VIOL_STREAM_RPTR: u32 = 22;

@@ -87,7 +87,7 @@ pub const UNIT_POWER: u32 = 32;
 pub const UNIT_THERMAL: u32 = 33;
 /// Discovery (reserved): NVRAM window.
 pub const UNIT_NVRAM: u32 = 34;
-/// Discovery (reserved): sampled counter stream.
+/// Discovery: sampled counter stream; `info` is the number of bytes of a record.
 pub const UNIT_STREAM: u32 = 35;
 /// Discovery (reserved): access counters.
 pub const UNIT_ACCESS: u32 = 36;
@@ -148,6 +148,8 @@ pub const IRQ_POWER: u32 = 1 << 3;
 pub const IRQ_THERMAL: u32 = 1 << 4;
 /// `IRQ_STATUS` of [`VECTOR_FAULT`]: `THROTTLE` changed.
 pub const IRQ_THROTTLE: u32 = 1 << 5;
+/// `IRQ_STATUS` of [`VECTOR_FAULT`]: as many records of the stream wait as `STREAM_WATERMARK` says.
+pub const IRQ_STREAM: u32 = 1 << 6;
 /// `IRQ_STATUS` of [`VECTOR_TIME`]: the alarm's time has come.
 pub const IRQ_ALARM: u32 = 1 << 0;
 /// `IRQ_STATUS` of any vector: `IRQ_TEST` was written.
@@ -356,6 +358,27 @@ macro_rules! og1_registers {
             [immediate ro = 0] TEMP_CRIT(u32) @ 0xa00c { 31:0 millidegrees; }
             /// Temperature at which to raise `IRQ_THERMAL`, once, signed.
             [ordered rw = 0x7fff_ffff] TEMP_ALERT(u32) @ 0xa010 { 31:0 millidegrees; }
+
+            // Stream.
+
+            /// Board address of the ring of records, low word.
+            [batched rw = 0] STREAM_RING_LO(u32) @ 0xc000 { 31:0 value; }
+            /// Board address of the ring of records, high word.
+            [batched rw = 0] STREAM_RING_HI(u32) @ 0xc004 { 31:0 value; }
+            /// Binary logarithm of the number of records, at most 12.
+            [batched rw = 0] STREAM_SIZE(u32) @ 0xc008 { 3:0 log2; }
+            /// Board time from record to record in ns, at least 10,000.
+            [batched rw = 0] STREAM_PERIOD(u32) @ 0xc00c { 31:0 nanoseconds; }
+            /// How many records wait when `IRQ_STREAM` is raised.
+            [batched rw = 0] STREAM_WATERMARK(u32) @ 0xc010 { 31:0 records; }
+            /// Commits the others and starts or stops the stream; both positions return to 0.
+            [ordered rw = 0] STREAM_CTRL(u32) @ 0xc014 { 0:0 enable; }
+            /// Number of records that the board has written, modulo 2^32.
+            [immediate ro = 0] STREAM_WPTR(u32) @ 0xc018 { 31:0 value; }
+            /// Number of records that the driver has taken, modulo 2^32.
+            [ordered rw = 0] STREAM_RPTR(u32) @ 0xc01c { 31:0 value; }
+            /// Number of records for which there was no room.
+            [immediate ro = 0] STREAM_LOST(u32) @ 0xc020 { 31:0 count; }
 
             // Engines, 4 KiB apart.
 

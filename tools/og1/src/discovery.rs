@@ -4,6 +4,7 @@
 use crate::config::Config;
 use crate::config::MIB;
 use crate::hw::isa::LDS_MAX;
+use crate::hw::mem::STREAM_BYTES;
 use crate::hw::mem::VA_BITS;
 use crate::hw::regs;
 use crate::regs::fields;
@@ -66,6 +67,7 @@ fn units(config: &Config) -> Vec<Unit> {
             ..one(regs::UNIT_POWER, Reg::CLK_TARGET, 0)
         },
         one(regs::UNIT_THERMAL, Reg::TEMP, 0),
+        one(regs::UNIT_STREAM, Reg::STREAM_RING_LO, narrow(STREAM_BYTES)),
     ];
     units.retain(|unit| unit.count != 0);
     units

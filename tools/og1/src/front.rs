@@ -31,6 +31,7 @@ use crate::regs::Reg;
 use crate::request::Inbox;
 use crate::request::Request;
 use crate::request::SlotShadow;
+use crate::stream;
 
 /// What a register write asks for beyond the value that it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +219,10 @@ impl Front {
                 | Reg::ENG_STATUS
                 | Reg::ENG_RESET_STATUS
                 | Reg::SLOT_STATUS
+                | Reg::STREAM_CTRL
+                | Reg::STREAM_WPTR
+                | Reg::STREAM_RPTR
+                | Reg::STREAM_LOST
         ) || Self::is_power(reg)
     }
 
@@ -432,6 +437,16 @@ impl Front {
                 self.set(reg, 0, value);
                 Request::TempAlert(value)
             }
+            Reg::STREAM_CTRL => {
+                let setup = stream::Setup {
+                    ring: self.pair(Reg::STREAM_RING_LO, Reg::STREAM_RING_HI, 0),
+                    log2: self.get(Reg::STREAM_SIZE, 0),
+                    period: self.get(Reg::STREAM_PERIOD, 0),
+                    watermark: self.get(Reg::STREAM_WATERMARK, 0),
+                };
+                Request::Stream((value != 0).then_some(setup))
+            }
+            Reg::STREAM_RPTR => Request::StreamRead(value),
             Reg::ENG_RESET if self.slots_exist(fields::ENG_RESET::slots.get(value)) => {
                 Request::EngineReset {
                     engine: index,

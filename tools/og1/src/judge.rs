@@ -61,11 +61,13 @@ pub enum Rule {
     Undervoltage = mem::VIOL_UNDERVOLTAGE,
     /// A temperature above the limit.
     Overtemp = mem::VIOL_OVERTEMP,
+    /// A position of the stream that goes beyond what was written.
+    StreamRptr = mem::VIOL_STREAM_RPTR,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Rule; 21] = [
+    pub const ALL: [Rule; 22] = [
         Rule::RegUnknown,
         Rule::RegReadOnly,
         Rule::RegWriteOnly,
@@ -87,6 +89,7 @@ impl Rule {
         Rule::PowerBusy,
         Rule::Undervoltage,
         Rule::Overtemp,
+        Rule::StreamRptr,
     ];
 
     /// The number that registers and the control socket use, `VIOL_*`.
@@ -118,6 +121,7 @@ impl Rule {
             Rule::PowerBusy => "power-busy",
             Rule::Undervoltage => "undervoltage",
             Rule::Overtemp => "overtemp",
+            Rule::StreamRptr => "stream-rptr",
         }
     }
 }

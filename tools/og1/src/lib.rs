@@ -44,5 +44,6 @@ pub mod regs;
 pub mod request;
 pub mod save;
 pub mod sched;
+pub mod stream;
 pub mod timing;
 pub mod trace;

@@ -21,6 +21,7 @@ use std::time::Instant;
 use crate::hw::regs::DOORBELLS;
 use crate::hw::regs::SLOTS_MAX;
 use crate::power;
+use crate::stream;
 
 /// The batched registers of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,6 +130,10 @@ pub enum Request {
     },
     /// `TEMP_ALERT`.
     TempAlert(u32),
+    /// `STREAM_CTRL`: the stream begins, or ends.
+    Stream(Option<stream::Setup>),
+    /// `STREAM_RPTR`.
+    StreamRead(u32),
     /// Control socket: power and temperature.
     Power(power::Order),
     /// Control socket: what power and temperature are at, to be left in the front.

@@ -35,10 +35,11 @@ fn discovery_lists_what_is_built_and_nothing_else() {
             hw::UNIT_COMPUTE,
             hw::UNIT_COPY,
             hw::UNIT_POWER,
-            hw::UNIT_THERMAL
+            hw::UNIT_THERMAL,
+            hw::UNIT_STREAM
         ]
     );
-    let copy = units - 3;
+    let copy = units - 4;
     assert_eq!(bench.read(Reg::UNIT_OFFSET, copy), 0x12000);
     let count = bench.read(Reg::UNIT_COUNT, copy);
     assert_eq!(fields::UNIT_COUNT::count.get(count), 2);

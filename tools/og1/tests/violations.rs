@@ -428,6 +428,14 @@ fn overtemp() {
 }
 
 #[test]
+fn stream_rptr() {
+    let bench = Bench::new();
+    bench.write(Reg::STREAM_RPTR, 0, 1);
+    bench.assert_broken(&[Rule::StreamRptr]);
+    assert_eq!(bench.read(Reg::STREAM_RPTR, 0), 0);
+}
+
+#[test]
 fn the_registers_of_the_judge_show_what_it_counted_and_no_reset_clears_it() {
     let bench = Bench::new();
     for _ in 0..3 {
@@ -448,7 +456,7 @@ fn the_registers_of_the_judge_show_what_it_counted_and_no_reset_clears_it() {
 #[test]
 fn every_rule_has_a_code_and_a_name_of_its_own() {
     let codes: Vec<u32> = Rule::ALL.iter().map(|r| r.code()).collect();
-    assert_eq!(codes, (1..=21).collect::<Vec<_>>());
+    assert_eq!(codes, (1..=22).collect::<Vec<_>>());
     let names: std::collections::HashSet<_> = Rule::ALL.iter().map(|r| r.name()).collect();
     assert_eq!(names.len(), Rule::ALL.len());
 }

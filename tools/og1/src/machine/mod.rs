@@ -27,6 +27,7 @@ use crate::memory::Mem;
 use crate::power::Power;
 use crate::regs::fields;
 use crate::regs::Reg;
+use crate::stream::Stream;
 use crate::trace::Event;
 use crate::trace::What;
 
@@ -51,6 +52,7 @@ pub struct Machine {
     units: Units,
     clock: Clock,
     power: Power,
+    stream: Stream,
     engines: Vec<Engine>,
     /// Mask of engines that the firmware's fuses leave enabled; 0 without firmware.
     enabled: u32,
@@ -73,6 +75,7 @@ impl Machine {
             units: Units::default(),
             clock: Clock::default(),
             power,
+            stream: Stream::default(),
             engines,
             enabled: 0,
             hung_queues: Vec::new(),

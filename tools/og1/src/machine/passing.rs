@@ -57,6 +57,11 @@ impl Machine {
         }
         self.power.check(counters, &self.front.judge, now);
         self.follow_clocks();
+        if self.stream.is_due(now) {
+            self.units.mmu.publish(&self.front.counters);
+            let sample = self.power.sample(now);
+            self.stream.push(&self.front, mem, &sample);
+        }
     }
 
     /// Engines run at the clocks that the power unit has set.

@@ -114,6 +114,8 @@ impl Machine {
             Request::Clock { domain, khz } => self.power.set_clock(judge, domain, khz, now),
             Request::Voltage { domain, uv } => self.power.set_voltage(judge, domain, uv, now),
             Request::EngineGate { engine, ctrl } => self.power.set_gate(engine, ctrl),
+            Request::Stream(setup) => self.stream.set(&self.front, mem, setup, now),
+            Request::StreamRead(rptr) => self.stream.taken(&self.front, rptr),
             Request::TempAlert(value) => self.power.set_alert(judge, value),
             Request::Power(order) => {
                 self.power.order(judge, order);
@@ -131,6 +133,7 @@ impl Machine {
         self.clock.reset();
         self.units.mmu.reset();
         self.units.faults.reset();
+        self.stream.reset();
         for engine in &mut self.engines {
             engine.power_on();
         }

@@ -11,6 +11,7 @@ use crate::judge::Judge;
 use crate::judge::Rule;
 use crate::regs::fields;
 use crate::regs::Reg;
+use crate::stream::Sample;
 
 use super::gate::Shares;
 use super::model;
@@ -147,6 +148,18 @@ impl Power {
             self.watts
         };
         (watts * 1e3).round() as u32
+    }
+
+    /// What the counter stream tells of it.
+    pub fn sample(&self, now: u64) -> Sample {
+        Sample {
+            time: now,
+            energy_uj: self.energy.microjoules,
+            power_mw: self.power_mw(now),
+            temp_mc: self.temp_mc(),
+            core_khz: self.core_khz(),
+            memory_khz: self.memory_khz(),
+        }
     }
 
     /// What follows from the time that it is: changes that have ended, voltages, temperatures.

@@ -45,6 +45,7 @@ guest::tests! {
     clock_or_voltage_written_while_it_changes_is_counted,
     voltage_below_what_the_clock_needs_is_counted,
     temperature_above_the_limit_is_counted,
+    stream_position_beyond_what_was_written_is_counted,
     registers_of_the_judge_tell_what_was_counted_and_no_reset_clears_them,
     each_rule_was_broken_in_one_of_these_tests,
 }
@@ -447,6 +448,14 @@ fn temperature_above_the_limit_is_counted() -> Outcome {
     expect(&bench, &[VIOL_OVERTEMP])
 }
 
+fn stream_position_beyond_what_was_written_is_counted() -> Outcome {
+    let bench = Bench::new()?;
+    bench.write(reg::STREAM_RPTR, 0, 1);
+    expect(&bench, &[VIOL_STREAM_RPTR])?;
+    ensure!(bench.read(reg::STREAM_RPTR, 0) == 0, "it was taken");
+    Ok(())
+}
+
 fn registers_of_the_judge_tell_what_was_counted_and_no_reset_clears_them() -> Outcome {
     let bench = Bench::cold()?;
     for _ in 0..3 {
@@ -471,7 +480,7 @@ fn registers_of_the_judge_tell_what_was_counted_and_no_reset_clears_them() -> Ou
 fn each_rule_was_broken_in_one_of_these_tests() -> Outcome {
     let broken = BROKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let rules = rules();
-    ensure!(rules.len() >= 21, "only {} rules were found", rules.len());
+    ensure!(rules.len() >= 22, "only {} rules were found", rules.len());
     let missing: Vec<_> = rules
         .iter()
         .filter(|(_, code)| !broken.contains(code))
