@@ -34,7 +34,7 @@ if [ "$mode" = virtio ]; then
 		--blocklist-type '__[us](8|16|32|64)' -- "$@"
 fi
 
-headers='linux/(dma-fence(-chain|-unwrap)?|perf_event|shmem_fs|sync_file|virtio_dma_buf)|drm/(drm_(auth|print|syncobj|utils))'
+headers='linux/(devfreq(-governor)?|dma-fence(-chain|-unwrap)?|hwmon|perf_event|shmem_fs|sync_file|thermal|virtio_dma_buf)|drm/(drm_(auth|print|syncobj|utils))'
 trap 'rm -f "$out.pass1" "$out.block"' EXIT
 
 # shellcheck disable=SC2086 # a list of words

@@ -9,9 +9,13 @@
 #include <linux/dma-fence.h>
 #include <linux/dma-fence-chain.h>
 #include <linux/dma-fence-unwrap.h>
+#include <linux/devfreq.h>
+#include <linux/devfreq-governor.h>
+#include <linux/hwmon.h>
 #include <linux/perf_event.h>
 #include <linux/shmem_fs.h>
 #include <linux/sync_file.h>
+#include <linux/thermal.h>
 #include <linux/virtio_dma_buf.h>
 #include <drm/drm_auth.h>
 #include <drm/drm_print.h>

@@ -17,3 +17,9 @@ pub(crate) fn sys_nice() -> bool {
     // SAFETY: As in `perfmon`.
     unsafe { sys::ochre_sys_nice_capable() }
 }
+
+/// Whether the caller may set what concerns all users of a device: `CAP_SYS_ADMIN`.
+pub(crate) fn sys_admin() -> bool {
+    // SAFETY: As in `perfmon`.
+    unsafe { sys::ochre_sys_admin_capable() }
+}

@@ -452,6 +452,11 @@ bool ochre_sys_nice_capable(void)
 	return capable(CAP_SYS_NICE);
 }
 
+bool ochre_sys_admin_capable(void)
+{
+	return capable(CAP_SYS_ADMIN);
+}
+
 bool ochre_fatal_signal_pending(void)
 {
 	return fatal_signal_pending(current);
@@ -612,4 +617,57 @@ void ochre_raw_spin_unlock_irqrestore(raw_spinlock_t *lock, unsigned long flags)
 void ochre_raw_spin_assert_held(raw_spinlock_t *lock)
 {
 	lockdep_assert_held(lock);
+}
+
+/* With lock debugging each attribute needs a key that is not on the heap. */
+void ochre_sysfs_attr_init(struct attribute *attr)
+{
+	sysfs_attr_init(attr);
+}
+
+int ochre_device_add_group(struct device *dev,
+			   const struct attribute_group *group)
+{
+	return sysfs_create_group(&dev->kobj, group);
+}
+
+void ochre_device_remove_group(struct device *dev,
+			       const struct attribute_group *group)
+{
+	sysfs_remove_group(&dev->kobj, group);
+}
+
+/* Runs the governor if it is this one. 1: it is. */
+int ochre_devfreq_update(struct devfreq *devfreq,
+			 const struct devfreq_governor *governor)
+{
+	int ret = 0;
+
+	mutex_lock(&devfreq->lock);
+	if (governor && devfreq->governor == governor) {
+		ret = update_devfreq(devfreq);
+		if (!ret)
+			ret = 1;
+	}
+	mutex_unlock(&devfreq->lock);
+	return ret;
+}
+
+/* The range of an instance, and whether it has this governor. */
+bool ochre_devfreq_range(struct devfreq *devfreq,
+			 const struct devfreq_governor *governor,
+			 unsigned long *min, unsigned long *max)
+{
+	bool ours;
+
+	mutex_lock(&devfreq->lock);
+	ours = governor && devfreq->governor == governor;
+	devfreq_get_freq_range(devfreq, min, max);
+	mutex_unlock(&devfreq->lock);
+	return ours;
+}
+
+void *ochre_thermal_cooling_data(struct thermal_cooling_device *cdev)
+{
+	return cdev->devdata;
 }

@@ -7,6 +7,8 @@
 #define _OCHRE_EXT_HELPERS_H_
 
 #include <linux/types.h>
+#include <linux/devfreq.h>
+#include <linux/devfreq-governor.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-fence-chain.h>
 #include <linux/dma-fence.h>
@@ -18,6 +20,7 @@
 #include <linux/pci.h>
 #include <linux/perf_event.h>
 #include <linux/spinlock.h>
+#include <linux/thermal.h>
 #include <linux/workqueue.h>
 
 #include <drm/drm_drv.h>
@@ -120,6 +123,7 @@ void ochre_pages_free(struct page **pages, unsigned long count);
 /* linux/capability.h, linux/mm.h, linux/sched/signal.h */
 bool ochre_perfmon_capable(void);
 bool ochre_sys_nice_capable(void);
+bool ochre_sys_admin_capable(void);
 bool ochre_fatal_signal_pending(void);
 u64 ochre_total_bytes(void);
 u64 ochre_available_bytes(void);
@@ -151,6 +155,23 @@ unsigned long ochre_raw_spin_lock_irqsave(raw_spinlock_t *lock);
 bool ochre_raw_spin_trylock_irqsave(raw_spinlock_t *lock, unsigned long *flags);
 void ochre_raw_spin_unlock_irqrestore(raw_spinlock_t *lock, unsigned long flags);
 void ochre_raw_spin_assert_held(raw_spinlock_t *lock);
+
+/* linux/sysfs.h, linux/device.h */
+void ochre_sysfs_attr_init(struct attribute *attr);
+int ochre_device_add_group(struct device *dev,
+			   const struct attribute_group *group);
+void ochre_device_remove_group(struct device *dev,
+			       const struct attribute_group *group);
+
+/* linux/devfreq-governor.h */
+int ochre_devfreq_update(struct devfreq *devfreq,
+			 const struct devfreq_governor *governor);
+bool ochre_devfreq_range(struct devfreq *devfreq,
+			 const struct devfreq_governor *governor,
+			 unsigned long *min, unsigned long *max);
+
+/* linux/thermal.h */
+void *ochre_thermal_cooling_data(struct thermal_cooling_device *cdev);
 
 /* linux/workqueue.h */
 struct workqueue_struct *ochre_alloc_workqueue(const char *name,

@@ -24,6 +24,7 @@
 
 pub(crate) mod barrier;
 pub(crate) mod capability;
+pub(crate) mod devfreq;
 pub(crate) mod dma_buf;
 pub(crate) mod dma_coherent;
 pub(crate) mod dma_fence;
@@ -35,6 +36,7 @@ pub(crate) mod drm_drv;
 pub(crate) mod drm_event;
 pub(crate) mod drm_print;
 pub(crate) mod gem;
+pub(crate) mod hwmon;
 pub(crate) mod ida;
 pub(crate) mod ioctl;
 pub(crate) mod irq_work;
@@ -49,8 +51,10 @@ pub(crate) mod shmem;
 pub(crate) mod signal;
 pub(crate) mod sync_file;
 pub(crate) mod syncobj;
+pub(crate) mod sysfs;
 mod table;
 pub(crate) mod task;
+pub(crate) mod thermal;
 pub(crate) mod timekeeping;
 pub(crate) mod uaccess;
 pub(crate) mod uapi;
