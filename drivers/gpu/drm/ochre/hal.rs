@@ -440,6 +440,13 @@ pub(crate) trait Hal: Send + Sync {
     /// Called with interrupts off and under raw spinlocks: may take no other lock, and has to be short.
     fn counter(&self, counter: Counter) -> Result<u64>;
 
+    /// Names of the groups of registers that [`Hal::dump_registers`] knows.
+    fn register_groups(&self) -> &'static [&'static CStr];
+
+    /// Writes the registers of a group for people, decoded, without changing anything on the board.
+    /// [`EINVAL`] if there is no such group.
+    fn dump_registers(&self, group: usize, out: &mut dyn fmt::Write) -> Result;
+
     /// The board's time in ticks of [`Info::timestamp_hz`]. [`ENODEV`] if it reads as all ones.
     fn time(&self) -> Result<u64>;
 

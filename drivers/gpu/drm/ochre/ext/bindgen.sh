@@ -41,7 +41,9 @@ trap 'rm -f "$out.pass1" "$out.block"' EXIT
 pass() {
 	"$bindgen" "$header" -o "$1" $common $block \
 		--allowlist-file ".*/include/($headers)\.h" \
-		--allowlist-file '.*/ext/helpers\.h' -- $cflags
+		--allowlist-file '.*/ext/helpers\.h' \
+		--allowlist-function 'rust_do_trace_ochre_.*' \
+		--allowlist-var '__tracepoint_ochre_.*' -- $cflags
 }
 
 # The C flags come from make and hold no blanks of their own.

@@ -23,3 +23,4 @@
 #include <drm/drm_utils.h>
 
 #include "helpers.h"
+#include "ochre_trace.h"

@@ -20,6 +20,10 @@
 
 #include "helpers.h"
 
+#define CREATE_TRACE_POINTS
+#define CREATE_RUST_TRACE_POINTS
+#include "ochre_trace.h"
+
 /* uapi.rs treats the ABI's structures as plain bytes, so none may have padding. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
@@ -670,4 +674,58 @@ bool ochre_devfreq_range(struct devfreq *devfreq,
 void *ochre_thermal_cooling_data(struct thermal_cooling_device *cdev)
 {
 	return cdev->devdata;
+}
+
+/*
+ * Calls @each with every object that @file has a handle for, under a spinlock. What is
+ * shared is as drm_show_memory_stats() sees it.
+ */
+void ochre_drm_walk_objects(struct drm_file *file, ochre_each_object_t each,
+			    void *data)
+{
+	struct drm_gem_object *obj;
+	int id;
+
+	spin_lock(&file->table_lock);
+	idr_for_each_entry(&file->object_idr, obj, id)
+		each(obj, drm_gem_object_is_shared_for_memory_stats(obj), data);
+	spin_unlock(&file->table_lock);
+}
+
+static int ochre_debugfs_open(struct inode *inode, struct file *file)
+{
+	struct ochre_debugfs_file *info = inode->i_private;
+
+	/* Large enough that what is shown is seldom worked out twice. */
+	return single_open_size(file, info->show, info, SZ_16K);
+}
+
+static const struct file_operations ochre_debugfs_fops = {
+	.owner = THIS_MODULE,
+	.open = ochre_debugfs_open,
+	.read = seq_read,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
+struct dentry *ochre_debugfs_folder(const char *name, struct dentry *parent)
+{
+	return debugfs_create_dir(name, parent);
+}
+
+struct dentry *ochre_debugfs_of_device(struct drm_device *dev)
+{
+	return dev->debugfs_root;
+}
+
+void ochre_debugfs_add(const char *name, struct dentry *folder,
+		       struct ochre_debugfs_file *file)
+{
+	debugfs_create_file(name, 0400, folder, file, &ochre_debugfs_fops);
+}
+
+/* With all that is in it; waits for who is reading. */
+void ochre_debugfs_remove(struct dentry *folder)
+{
+	debugfs_remove(folder);
 }

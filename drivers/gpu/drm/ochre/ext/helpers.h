@@ -7,6 +7,7 @@
 #define _OCHRE_EXT_HELPERS_H_
 
 #include <linux/types.h>
+#include <linux/debugfs.h>
 #include <linux/devfreq.h>
 #include <linux/devfreq-governor.h>
 #include <linux/dma-buf.h>
@@ -19,11 +20,13 @@
 #include <linux/mm.h>
 #include <linux/pci.h>
 #include <linux/perf_event.h>
+#include <linux/seq_file.h>
 #include <linux/spinlock.h>
 #include <linux/thermal.h>
 #include <linux/workqueue.h>
 
 #include <drm/drm_drv.h>
+#include <drm/drm_file.h>
 #include <drm/drm_gem.h>
 #include <drm/drm_syncobj.h>
 
@@ -61,6 +64,13 @@ void ochre_current_comm(char *name);
 /* drm/drm_drv.h */
 void ochre_drm_wedged_event(struct drm_device *dev, bool given_up);
 
+/* drm/drm_file.h, drm/drm_gem.h */
+typedef void (*ochre_each_object_t)(struct drm_gem_object *obj, bool shared,
+				    void *data);
+
+void ochre_drm_walk_objects(struct drm_file *file, ochre_each_object_t each,
+			    void *data);
+
 /* drm/drm_syncobj.h */
 void ochre_drm_syncobj_get(struct drm_syncobj *syncobj);
 void ochre_drm_syncobj_put(struct drm_syncobj *syncobj);
@@ -86,6 +96,17 @@ vm_fault_t ochre_vmf_insert_pfn(struct vm_fault *vmf, unsigned long ahead,
 void ochre_vmf_continue_pfn(struct vm_fault *vmf, unsigned long count);
 unsigned long ochre_page_to_pfn(struct page *page);
 void ochre_gem_unmap(struct drm_gem_object *obj);
+
+/* linux/debugfs.h */
+struct ochre_debugfs_file {
+	int (*show)(struct seq_file *seq, void *unused);
+};
+
+struct dentry *ochre_debugfs_folder(const char *name, struct dentry *parent);
+struct dentry *ochre_debugfs_of_device(struct drm_device *dev);
+void ochre_debugfs_add(const char *name, struct dentry *folder,
+		       struct ochre_debugfs_file *file);
+void ochre_debugfs_remove(struct dentry *folder);
 
 /* linux/dma-buf.h */
 void ochre_dma_buf_get(struct dma_buf *dma_buf);

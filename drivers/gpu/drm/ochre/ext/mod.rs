@@ -24,6 +24,7 @@
 
 pub(crate) mod barrier;
 pub(crate) mod capability;
+pub(crate) mod debugfs;
 pub(crate) mod devfreq;
 pub(crate) mod dma_buf;
 pub(crate) mod dma_coherent;
@@ -34,6 +35,7 @@ pub(crate) mod dma_resv;
 pub(crate) mod drm_auth;
 pub(crate) mod drm_drv;
 pub(crate) mod drm_event;
+pub(crate) mod drm_file;
 pub(crate) mod drm_print;
 pub(crate) mod gem;
 pub(crate) mod hwmon;
@@ -56,6 +58,7 @@ mod table;
 pub(crate) mod task;
 pub(crate) mod thermal;
 pub(crate) mod timekeeping;
+pub(crate) mod tracepoint;
 pub(crate) mod uaccess;
 pub(crate) mod uapi;
 pub(crate) mod uapi_virtio;

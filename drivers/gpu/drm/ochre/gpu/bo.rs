@@ -19,6 +19,7 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::Atomic,
         Arc,
         SetOnce, //
     }, //
@@ -36,6 +37,7 @@ use super::{
         SYSTEM_REGION,
         VRAM_REGION, //
     },
+    trace,
     vram::VramBlock, //
 };
 use crate::{
@@ -108,13 +110,24 @@ struct Memory {
 }
 
 /// The driver's part of a GEM object.
-#[pin_data]
+#[pin_data(PinnedDrop)]
 pub(crate) struct Bo {
     region: Region,
     cpu_visible: bool,
     size: u64,
     /// Set before the object has a handle.
     memory: SetOnce<Memory>,
+    /// The last look of fdinfo that found jobs which may use it.
+    pub(super) seen_active: Atomic<u64>,
+}
+
+#[pinned_drop]
+impl PinnedDrop for Bo {
+    fn drop(self: Pin<&mut Self>) {
+        if self.memory.as_ref().is_some() {
+            trace::bo_free(&self);
+        }
+    }
 }
 
 static TABLE: ObjectTable = ObjectTable::new();
@@ -162,16 +175,8 @@ impl gem::DriverObject for Bo {
             cpu_visible: args.cpu_visible,
             size: u64::try_from(size)?,
             memory: SetOnce::new(),
+            seen_active: Atomic::new(0),
         })
-    }
-
-    fn open(obj: &BoObject, file: &DrmFile) -> Result {
-        file.inner().memory.charge(obj.region, obj.size);
-        Ok(())
-    }
-
-    fn close(obj: &BoObject, file: &DrmFile) {
-        file.inner().memory.uncharge(obj.region, obj.size);
     }
 }
 
@@ -336,6 +341,7 @@ pub(crate) fn ioctl_create(
             other => other?,
         },
     };
+    trace::bo_create(&obj);
     args.handle = obj.create_handle(file)?;
     Ok(0)
 }

@@ -149,6 +149,9 @@ pub(crate) struct Gpu {
     /// Whom to tell when the device is given up. A leaf.
     #[pin]
     pub(super) registered: Mutex<Option<RegisteredDevice<Driver>>>,
+    /// Number of the last look at the memory of a file. Outside the VMs' locks.
+    #[pin]
+    pub(super) accounting: Mutex<u64>,
     /// What lets people look inside. Nothing is dropped under this lock.
     #[pin]
     insight: Mutex<Insight>,
@@ -239,6 +242,7 @@ impl Gpu {
                 ladder <- new_mutex!(Ladder::new(), "ochre_ladder"),
                 clearer <- new_mutex!(Clearer::new(), "ochre_clearer"),
                 registered <- new_mutex!(None, "ochre_registered"),
+                accounting <- new_mutex!(0, "ochre_accounting"),
                 insight <- new_mutex!(Insight::default(), "ochre_insight"),
                 workers,
                 run <- new_work!("ochre_run"),
@@ -347,8 +351,8 @@ impl Gpu {
 
     /// Tells the GPU by which DRM device programs see it.
     pub(crate) fn attach(self: &Arc<Self>, device: RegisteredDevice<Driver>) {
+        let insight = Insight::open(self, &device);
         *self.registered.lock() = Some(device);
-        let insight = Insight::open(self);
         *self.insight.lock() = insight;
     }
 

@@ -17,7 +17,6 @@ use kernel::{
 use crate::{
     gpu::{
         driver::Driver,
-        fdinfo::Memory,
         handles::Handles,
         queue::Queue,
         vm::Vm,
@@ -64,8 +63,6 @@ pub(crate) struct File {
     #[pin]
     queues: Handles<Queue>,
     usage: Arc<Usage>,
-    /// Memory of the BOs that the file has handles for.
-    pub(super) memory: Memory,
 }
 
 impl File {
@@ -105,7 +102,6 @@ impl drm::file::DriverFile for File {
                 vms <- Handles::new(usize::from(info.contexts)),
                 queues <- Handles::new(usize::from(info.queues)),
                 usage: Usage::new()?,
-                memory: Memory::default(),
             }),
             GFP_KERNEL_ACCOUNT,
         )

@@ -66,6 +66,16 @@ impl<T: Send + Sync> Handles<T> {
         self.slots.lock().iter_mut().find_map(Option::take)
     }
 
+    /// All objects. [`ENOMEM`].
+    pub(crate) fn all(&self) -> Result<KVec<Arc<T>>> {
+        let slots = self.slots.lock();
+        let mut all = KVec::with_capacity(slots.len(), GFP_KERNEL)?;
+        for object in slots.iter().flatten() {
+            all.push(object.clone(), GFP_KERNEL)?;
+        }
+        Ok(all)
+    }
+
     /// Calls `f` with each object.
     pub(crate) fn for_each(&self, f: impl FnMut(&Arc<T>)) {
         self.slots.lock().iter().flatten().for_each(f);

@@ -10,6 +10,7 @@
 //! A packet is three words: a kind and two operands.
 
 use kernel::{
+    fmt,
     new_mutex,
     prelude::*,
     sync::{
@@ -480,6 +481,14 @@ impl Hal for Board {
     }
 
     fn counter(&self, _counter: Counter) -> Result<u64> {
+        Err(EINVAL)
+    }
+
+    fn register_groups(&self) -> &'static [&'static CStr] {
+        &[]
+    }
+
+    fn dump_registers(&self, _group: usize, _out: &mut dyn fmt::Write) -> Result {
         Err(EINVAL)
     }
 

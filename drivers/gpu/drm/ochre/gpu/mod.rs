@@ -8,7 +8,8 @@
 //! fence, for which [`wait`] waits. If that does not happen, [`watchdog`] finds out and [`recovery`]
 //! resets what is to blame. Memory comes from [`bo`] and [`vram`] and gets GPU addresses in [`vm`] and
 //! [`page_table`]. [`device`] holds what all share, [`driver`] is the table of ioctls,
-//! [`file`](mod@file) what one open file owns.
+//! [`file`](mod@file) what one open file owns. [`insight`] opens what people look through: [`pmu`] and
+//! [`debugfs`]; [`fdinfo`] and [`trace`] are there for those who ask.
 //!
 //! Who keeps what alive: a job its queue, a queue its VM, a VM its BOs. A queue is in the
 //! scheduler's table until the hardware has let go of it, whatever happens to its handle. Nothing
@@ -16,7 +17,8 @@
 //!
 //! Locks, from the outside inwards; what stands in one line is never taken together:
 //!
-//! 1. the clearer's (`device::Gpu::clearer`);
+//! 1. the clearer's (`device::Gpu::clearer`); that of fdinfo's looks at memory
+//!    (`device::Gpu::accounting`);
 //! 2. the ladder's (`device::Gpu::ladder`), only by the worker; a VM's lock;
 //! 3. the scheduler's (`device::Gpu::scheduler`); a file's tables of handles;
 //! 4. a queue's ring (`queue::Queue::hardware`); the sync objects' and fences' own;
@@ -34,6 +36,7 @@
 pub(crate) mod bo;
 pub(crate) mod bound;
 mod clear;
+mod debugfs;
 pub(crate) mod device;
 pub(crate) mod driver;
 mod elements;
@@ -62,6 +65,7 @@ mod submit;
 mod sync;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+mod trace;
 mod vm;
 mod vram;
 mod wait;

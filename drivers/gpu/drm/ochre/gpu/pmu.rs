@@ -77,6 +77,8 @@ const fn line(
 
 const BYTES: Option<(&str, &str)> = Some(("Bytes", "1"));
 const NS: Option<(&str, &str)> = Some(("ns", "1"));
+/// Of a count in µJ.
+const JOULES: Option<(&str, &str)> = Some(("Joules", "1e-6"));
 const MHZ: Option<(&str, &str)> = Some(("MHz", "1"));
 
 /// All events.
@@ -120,6 +122,26 @@ const LINES: &[Line] = &[
         None,
         Event::Board(BoardCounter::Interrupts),
     ),
+    line(0x10, "energy", JOULES, Event::Board(BoardCounter::Energy)),
+    line(
+        0x11,
+        "core_cycles",
+        None,
+        Event::Board(BoardCounter::CoreCycles),
+    ),
+    line(
+        0x12,
+        "memory_cycles",
+        None,
+        Event::Board(BoardCounter::MemoryCycles),
+    ),
+    line(0x13, "throttled", NS, Event::Board(BoardCounter::Throttled)),
+    line(
+        0x14,
+        "clock_changes",
+        None,
+        Event::Board(BoardCounter::ClockChanges),
+    ),
     line(0x20, "gpu_cycles", None, Event::Sum(EngineCounter::Cycles)),
     line(0x21, "gpu_busy", NS, Event::Sum(EngineCounter::Busy)),
     line(
@@ -148,6 +170,19 @@ const LINES: &[Line] = &[
         None,
         Event::Sum(EngineCounter::Preemptions),
     ),
+    line(
+        0x28,
+        "gpu_clock_gated",
+        NS,
+        Event::Sum(EngineCounter::ClockGated),
+    ),
+    line(
+        0x29,
+        "gpu_power_gated",
+        NS,
+        Event::Sum(EngineCounter::PowerGated),
+    ),
+    line(0x2a, "gpu_wakes", None, Event::Sum(EngineCounter::Wakes)),
     line(
         0x40,
         "core_frequency",
@@ -183,6 +218,19 @@ const LINES: &[Line] = &[
         None,
         Event::Engine(EngineCounter::Preemptions),
     ),
+    line(
+        0x68,
+        "clock_gated",
+        NS,
+        Event::Engine(EngineCounter::ClockGated),
+    ),
+    line(
+        0x69,
+        "power_gated",
+        NS,
+        Event::Engine(EngineCounter::PowerGated),
+    ),
+    line(0x6a, "wakes", None, Event::Engine(EngineCounter::Wakes)),
 ];
 
 /// Answers perf.

@@ -150,7 +150,7 @@ pub(crate) struct Queue {
     room: WaitQueue,
     usage: Arc<Usage>,
     /// Held until the hardware has let go of the queue.
-    _vm: Arc<Vm>,
+    vm: Arc<Vm>,
 }
 
 /// Most jobs of one queue that are not over: [`elements::JOBS_MAX`] always fit into an empty one.
@@ -218,7 +218,7 @@ impl Queue {
                 ),
                 room <- new_wait_queue!("ochre_queue_room"),
                 usage,
-                _vm: vm,
+                vm,
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -291,6 +291,16 @@ impl Queue {
         self.closed.load(Acquire)
     }
 
+    /// Address space of its jobs.
+    pub(crate) fn vm(&self) -> &Vm {
+        &self.vm
+    }
+
+    /// Jobs that are not over.
+    pub(crate) fn backlog(&self) -> u32 {
+        self.backlog.load(Relaxed)
+    }
+
     /// Whether `count` jobs more may be queued.
     pub(crate) fn has_room(&self, count: u32) -> bool {
         self.backlog.load(Acquire).saturating_add(count) <= BACKLOG_MAX
@@ -299,11 +309,13 @@ impl Queue {
     /// Counts jobs that were queued. Under the scheduler's lock.
     pub(crate) fn enter_backlog(&self, count: u32) {
         self.backlog.add(count, Relaxed);
+        self.vm.add_jobs(count);
     }
 
     /// Counts a job that is over. Under the scheduler's lock.
     pub(crate) fn leave_backlog(&self) {
         self.backlog.fetch_sub(1, Full);
+        self.vm.end_job();
     }
 
     /// Has the scheduler look at the fences of its jobs. In any context.

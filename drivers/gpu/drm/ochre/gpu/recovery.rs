@@ -38,6 +38,10 @@ use crate::{
             gpu_warn, //
         },
         queue::Health,
+        trace::{
+            self,
+            Phase, //
+        },
         watchdog::{
             LOOK_MIN_MS,
             SILENCE_NS, //
@@ -224,6 +228,7 @@ impl Gpu {
                 self.note_device_reset();
             }
             if self.hal().reset(what).is_ok() {
+                trace::reset(self, what, Phase::Begin);
                 ladder.attempt = Some(Attempt { what, victim });
                 return Turn::Again(POLL_MS);
             }
@@ -260,12 +265,14 @@ impl Gpu {
                 Turn::Again(POLL_MS)
             }
             Ok(ResetProgress::Done) => {
+                trace::reset(self, attempt.what, Phase::Done);
                 ladder.device.note_reset();
                 self.after(&attempt);
                 let next = ladder.recovery.done(true, wall);
                 self.climb(ladder, next, None, wall)
             }
             Ok(ResetProgress::Refused) | Err(_) => {
+                trace::reset(self, attempt.what, Phase::Refused);
                 gpu_warn!(self, "resetting {} was refused\n", attempt.what);
                 let next = ladder.recovery.done(false, wall);
                 self.climb(ladder, next, attempt.victim, wall)

@@ -37,6 +37,7 @@ use crate::{
         recovery::Cause,
         submit::Prepared,
         sync,
+        trace,
         watchdog,
         Gpu, //
     },
@@ -172,6 +173,7 @@ impl Gpu {
             };
             entry.timeline.issue(timeline, issued);
             let deps = job.outstanding();
+            trace::job_queue(self, &job, seqno, deps);
             sched.submit(ticket, entry.id, seqno, job.ring_words(), deps, job);
             sync::publish(signals, &reference);
             last = Some(reference);
@@ -212,9 +214,10 @@ impl Gpu {
         loop {
             let mut scheduler = self.scheduler.lock();
             match scheduler.collect_one(index) {
-                Ok(Some(job)) => {
+                Ok(Some(over)) => {
                     drop(scheduler);
-                    job.queue().room().wake_all();
+                    trace::job_done(self, over.job.queue(), over.seqno, over.result);
+                    over.job.queue().room().wake_all();
                 }
                 Ok(None) => return,
                 Err(error) => {
@@ -260,12 +263,16 @@ impl Gpu {
             Step::Write(job, seqno) => {
                 let queue = job.queue();
                 let skip = self.skips(&job, seqno);
-                (queue.id(), queue.write(&job, seqno, skip))
+                let written = queue.write(&job, seqno, skip);
+                if written.is_ok() {
+                    trace::job_run(self, &job, seqno);
+                }
+                (queue.id(), written)
             }
             Step::Collect(index) => return self.collect(index),
             Step::Retire(entry) => {
                 let id = entry.queue.id();
-                entry.retire();
+                entry.retire(self);
                 return self.scheduler.lock().free_id(id);
             }
         };
@@ -331,7 +338,7 @@ impl Gpu {
         for index in 0..usize::from(self.info().queues) {
             let entry = self.scheduler.lock().give_up(index);
             if let Some(entry) = entry {
-                entry.retire();
+                entry.retire(self);
             }
         }
         // Jobs that have not begun are still with the algorithm, finitely many.

@@ -15,6 +15,10 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex, //
     }, //
@@ -43,7 +47,8 @@ use super::{
     sync::{
         Allow,
         Syncs, //
-    }, //
+    },
+    trace, //
 };
 use crate::{
     algo::va::{
@@ -135,6 +140,8 @@ struct Inner {
 pub(crate) struct Vm {
     // Dropped first, so that the board no longer uses the tables when they go.
     context: Context,
+    /// Jobs in it that are not over.
+    jobs: Atomic<u32>,
     /// Taken with nothing else held but what an ioctl holds; inside it the board's own locks.
     #[pin]
     inner: Mutex<Inner>,
@@ -154,6 +161,7 @@ impl Vm {
         Arc::pin_init(
             pin_init!(Self {
                 context,
+                jobs: Atomic::new(0),
                 inner <- new_mutex!(inner, "ochre_vm"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -163,6 +171,35 @@ impl Vm {
     /// Its number on the board.
     pub(crate) fn context(&self) -> ContextId {
         self.context.id
+    }
+
+    /// Counts jobs that were queued.
+    pub(super) fn add_jobs(&self, count: u32) {
+        self.jobs.add(count, Relaxed);
+    }
+
+    /// Counts a job that is over.
+    pub(super) fn end_job(&self) {
+        self.jobs.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether there are jobs in it, so that everything that is mapped may be in use.
+    pub(super) fn is_active(&self) -> bool {
+        self.jobs.load(Relaxed) != 0
+    }
+
+    /// Calls `f` with the BO of each mapping.
+    pub(super) fn for_each_mapped(&self, f: impl Fn(&Bo)) -> Result {
+        let va = &self.context.gpu.info().va;
+        let all = VaRange::new(va.start, va.end - va.start)?;
+        let inner = self.inner.lock();
+        for mapping in inner.space.iter(all) {
+            if let Backing::Object { object, .. } = &mapping.backing {
+                let bo: &Bo = object;
+                f(bo);
+            }
+        }
+        Ok(())
     }
 
     /// Carries out `operations`, all or none.
@@ -187,6 +224,9 @@ impl Vm {
             let _ = hal.invalidate_tlb(self.context.id, Some(range));
         }
         drop(guard);
+        for step in applied.steps() {
+            trace::vm_step(&self.context.gpu, self.context.id, step);
+        }
         // Only now may the memory of tables and BOs find another use.
         drop(garbage);
         drop(applied);

@@ -36,6 +36,7 @@ use crate::{
             Turn, //
         },
         scheduler::Scheduler,
+        trace,
         Gpu, //
     },
     hal::{
@@ -142,6 +143,7 @@ impl Gpu {
             }
             scheduler.condemn(index, Cause::Faulted(fault));
             drop(scheduler);
+            trace::fault(self, &fault);
             gpu_warn!(
                 self,
                 "queue {index}: fault {} at {:#x} ({:?}), pc {:#x}\n",

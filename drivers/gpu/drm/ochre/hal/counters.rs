@@ -48,6 +48,16 @@ counters! {
         Faults,
         /// Interrupts sent.
         Interrupts,
+        /// Energy in µJ.
+        Energy,
+        /// Cycles of the core clock, whether anything worked or not.
+        CoreCycles,
+        /// Cycles of the memory clock, likewise.
+        MemoryCycles,
+        /// Board time in ns during which the board itself ran slower than its clock says.
+        Throttled,
+        /// Changes of a clock.
+        ClockChanges,
     }
 }
 
@@ -70,6 +80,12 @@ counters! {
         Switches,
         /// Changes that interrupted a queue which had more to do.
         Preemptions,
+        /// Board time in ns during which its clock was switched off.
+        ClockGated,
+        /// Board time in ns during which it was without power.
+        PowerGated,
+        /// How often it was switched on again.
+        Wakes,
     }
 }
 

@@ -4,6 +4,7 @@
 use kernel::{
     device,
     device::Bound,
+    fmt,
     io::poll,
     new_mutex,
     pci,
@@ -22,6 +23,10 @@ use kernel::{
 
 use super::{
     counters::Counters,
+    debugfs::{
+        self,
+        Present, //
+    },
     discovery::{
         Board,
         EngineKind, //
@@ -128,6 +133,8 @@ pub(super) struct Og1 {
     faults: FaultRing,
     #[pin]
     counters: Counters,
+    /// Which registers there are, for debugfs.
+    present: Present,
     /// The reset that was begun last, until it has ended. Registers are accessed inside.
     #[pin]
     reset: Mutex<Option<Resetting>>,
@@ -157,6 +164,7 @@ impl Og1 {
                 return Err(EINVAL);
             }
             let info = describe(&board, &image)?;
+            let present = Present::new(&board);
             let mut engines = KVec::with_capacity(board.engines.len(), GFP_KERNEL)?;
             for engine in &board.engines {
                 engines.push(engine.index, GFP_KERNEL)?;
@@ -167,6 +175,7 @@ impl Og1 {
                 bound <- new_mutex!(true),
                 regs,
                 counters <- Counters::new(board.counters, slots.clone()),
+                present,
                 slots,
                 info,
                 vectors: usize::try_from(board.vectors)?,
@@ -339,6 +348,16 @@ impl Hal for Og1 {
 
     fn counter(&self, counter: Counter) -> Result<u64> {
         self.counters.read(&self.regs, counter)
+    }
+
+    fn register_groups(&self) -> &'static [&'static CStr] {
+        debugfs::GROUP_NAMES
+    }
+
+    fn dump_registers(&self, group: usize, out: &mut dyn fmt::Write) -> Result {
+        // Whatever one register latches in another belongs to this look.
+        let _latch = self.latch.lock();
+        self.present.dump(group, &self.regs, &self.counters, out)
     }
 
     fn time(&self) -> Result<u64> {

@@ -133,6 +133,16 @@ impl Counters {
         Ok(value.value())
     }
 
+    /// The registers of the unit as they are: `CTR_SELECT`, `CTR_LO`, `CTR_HI`.
+    pub(super) fn registers(&self, regs: &Regs) -> Result<[u32; 3]> {
+        let _bank = self.bank.lock();
+        Ok([
+            regs.read::<regs::CTR_SELECT>()?.into(),
+            regs.read::<regs::CTR_LO>()?.into(),
+            regs.read::<regs::CTR_HI>()?.into(),
+        ])
+    }
+
     /// The board is about to be reset.
     pub(super) fn freeze(&self, regs: &Regs) {
         {
@@ -188,6 +198,11 @@ fn board_number(counter: BoardCounter) -> (u32, u16) {
         BoardCounter::TlbMisses => (mem::CTR_TLB_MISSES, 1),
         BoardCounter::Faults => (mem::CTR_FAULTS, 1),
         BoardCounter::Interrupts => (mem::CTR_INTERRUPTS, 1),
+        BoardCounter::Energy => (mem::CTR_ENERGY, 2),
+        BoardCounter::CoreCycles => (mem::CTR_CORE_CYCLES, 2),
+        BoardCounter::MemoryCycles => (mem::CTR_MEMORY_CYCLES, 2),
+        BoardCounter::Throttled => (mem::CTR_THROTTLED, 2),
+        BoardCounter::ClockChanges => (mem::CTR_CLOCK_CHANGES, 2),
     }
 }
 
@@ -202,6 +217,9 @@ fn engine_number(counter: EngineCounter) -> (u32, u16) {
         EngineCounter::Instructions => (mem::CTR_INSTRUCTIONS, 1),
         EngineCounter::Switches => (mem::CTR_SWITCHES, 1),
         EngineCounter::Preemptions => (mem::CTR_PREEMPTIONS, 1),
+        EngineCounter::ClockGated => (mem::CTR_CLOCK_GATED, 2),
+        EngineCounter::PowerGated => (mem::CTR_POWER_GATED, 2),
+        EngineCounter::Wakes => (mem::CTR_WAKES, 2),
     }
 }
 
@@ -209,6 +227,6 @@ fn engine_number(counter: EngineCounter) -> (u32, u16) {
 fn survives_reset(counter: Counter) -> bool {
     matches!(
         counter,
-        Counter::Board(BoardCounter::Time | BoardCounter::Interrupts)
+        Counter::Board(BoardCounter::Time | BoardCounter::Interrupts | BoardCounter::Energy)
     )
 }

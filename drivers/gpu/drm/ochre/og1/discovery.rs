@@ -77,6 +77,14 @@ pub(super) struct Board {
     pub(super) vectors: u32,
     /// Version of the counters, 0 without any.
     pub(super) counters: u16,
+    /// Bit `kind` is set for each kind of unit that is there, below 64.
+    pub(super) kinds: u64,
+    /// Entries of the discovery table.
+    pub(super) units: usize,
+    /// Engines in the registers, fused off or not.
+    pub(super) engine_count: usize,
+    /// Hardware slots of each engine.
+    pub(super) slots: usize,
     /// The engines by index.
     pub(super) engines: KVec<Engine>,
 }
@@ -90,6 +98,8 @@ struct Found {
     firmware: bool,
     fault: bool,
     counters: u16,
+    kinds: u64,
+    units: usize,
     engines: usize,
 }
 
@@ -158,6 +168,12 @@ impl Board {
             queue_ids: queue_ids.min(super::hw::regs::DOORBELLS as u16),
             vectors,
             counters: found.counters,
+            kinds: found.kinds,
+            units: found.units,
+            engine_count: found.engines,
+            slots: usize::from(u8::try_from(u32::from(
+                regs.read::<regs::ENGINES>()?.slots(),
+            ))?),
             engines,
         })
     }
@@ -184,11 +200,15 @@ impl Board {
             return Err(EINVAL);
         }
 
-        let mut found = Found::default();
+        let mut found = Found {
+            units,
+            ..Default::default()
+        };
         for unit in 0..units {
             let id = regs.read_at::<regs::UNIT_ID>(unit)?;
             let kind = u32::from(id.kind());
             let info = u32::from(regs.read_at::<regs::UNIT_INFO>(unit)?);
+            found.kinds |= 1u64.checked_shl(kind).unwrap_or(0);
             match kind {
                 UNIT_IRQ => found.vectors = Some(info),
                 UNIT_TIME => found.time_hz = Some(u64::from(info)),

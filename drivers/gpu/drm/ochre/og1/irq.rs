@@ -26,6 +26,7 @@ use super::{
     regs, //
 };
 use crate::{
+    ext::tracepoint,
     gpu::device::Gpu,
     hal::EngineId, //
 };
@@ -82,6 +83,8 @@ impl Vector {
 
 impl ThreadedHandler for Vector {
     fn handle_threaded(&self) -> IrqReturn {
+        // CAST: One of at most 18.
+        tracepoint::irq(self.gpu.dev(), self.index as u32);
         match self.purpose {
             Purpose::Engine(engine) => self.gpu.on_engine_event(engine),
             Purpose::Fault => {

@@ -23,6 +23,7 @@
 
 mod board;
 mod counters;
+mod debugfs;
 mod discovery;
 mod faults;
 mod firmware;

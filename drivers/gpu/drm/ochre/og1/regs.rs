@@ -112,6 +112,12 @@ impl Regs {
         bar.try_write32(value, offset)
     }
 
+    /// Reads whatever register is at `offset`, for people to look at. Some cannot be read, and some
+    /// latch another.
+    pub(super) fn peek(&self, offset: usize) -> Result<u32> {
+        self.read_raw(offset)
+    }
+
     /// Offset of element `index`; `EINVAL` when the array has no such element.
     fn element<R: RegisterArray>(index: usize) -> Result<usize> {
         if index >= R::SIZE {

@@ -41,7 +41,9 @@ use crate::{
             Queue, //
         },
         recovery::Cause,
-        watchdog, //
+        trace,
+        watchdog,
+        Gpu, //
     },
     hal::{
         self,
@@ -101,16 +103,24 @@ impl Entry {
         !self.in_ring() && self.leaving.is_none() && !condemned
     }
 
+    /// Seqnos of the jobs that were issued, written into the ring, and completed last.
+    pub(in crate::gpu) fn progress(&self) -> [u64; 3] {
+        let issued = self.timeline.next_seqno().get().saturating_sub(1);
+        [issued, self.written.get(), self.timeline.completed().get()]
+    }
+
     /// The last job whose fence was signalled.
     pub(in crate::gpu) fn signaled(&self) -> u64 {
         self.timeline.signaled().get()
     }
 
     /// Signals what is over, in order, and drops the entry, which is in the table no more.
-    pub(in crate::gpu) fn retire(mut self: KBox<Self>) {
+    pub(in crate::gpu) fn retire(mut self: KBox<Self>, gpu: &Gpu) {
         // Finitely many.
         while let Some(retired) = self.timeline.pop() {
+            self.queue.leave_backlog();
             retired.payload.fence.signal(retired.result);
+            trace::job_done(gpu, &self.queue, retired.seqno, retired.result);
         }
         self.queue.release_hardware();
     }
@@ -129,6 +139,14 @@ impl Entry {
             _ => true,
         }
     }
+}
+
+/// A job that is over; its fence was signalled.
+pub(super) struct Over {
+    /// To be dropped without the scheduler's lock.
+    pub(super) job: Arc<Job>,
+    pub(super) seqno: Seqno,
+    pub(super) result: Result,
 }
 
 /// What the worker has to carry out, without the lock.
@@ -439,8 +457,8 @@ impl Scheduler {
     /// Takes over the fence value of a queue and lets the first job that is over go. Its fence is
     /// signalled here, under the lock, so that fences of a queue are signalled in order.
     ///
-    /// Returns the job, to be dropped without the lock. An error means that the value cannot be.
-    pub(super) fn collect_one(&mut self, index: usize) -> Result<Option<Arc<Job>>> {
+    /// An error means that the value cannot be.
+    pub(super) fn collect_one(&mut self, index: usize) -> Result<Option<Over>> {
         let Self { sched, places, .. } = self;
         let Some(Place::Used(entry)) = places.get_mut(index) else {
             return Ok(None);
@@ -450,7 +468,9 @@ impl Scheduler {
             if value.seqno > entry.written.get() {
                 return Err(EIO);
             }
-            entry.timeline.advance(value.seqno)?;
+            if entry.timeline.advance(value.seqno)? != 0 {
+                trace::fence(&entry.queue, value.seqno);
+            }
         }
         let Some(retired) = entry.timeline.pop() else {
             return Ok(None);
@@ -461,7 +481,11 @@ impl Scheduler {
         entry.queue.leave_backlog();
         let Issued { job, fence } = retired.payload;
         fence.signal(retired.result);
-        Ok(Some(job))
+        Ok(Some(Over {
+            job,
+            seqno: retired.seqno,
+            result: retired.result,
+        }))
     }
 
     /// Condemns a queue: no more jobs, and what has not begun is cancelled.
