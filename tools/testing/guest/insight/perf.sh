@@ -50,6 +50,9 @@ counter() {
 perf_counts_what_the_board_counts() {
 	local pairs=(vram_read=vram-read vram_write=vram-write pcie_read=bus-read pcie_write=bus-write
 		tlb_hits=tlb-hits tlb_misses=tlb-misses interrupts=interrupts faults=faults board_time=time
+		core_cycles=core-cycles memory_cycles=memory-cycles throttled=throttled
+		clock_changes=clock-changes gpu_clock_gated='engine[0-9]+.clock-gated'
+		gpu_power_gated='engine[0-9]+.power-gated' gpu_wakes='engine[0-9]+.wakes'
 		gpu_cycles='engine[0-9]+.cycles' gpu_busy='engine[0-9]+.busy' gpu_mem_stall='engine[0-9]+.stall'
 		gpu_alu_busy='engine[0-9]+.instructions' gpu_packets='engine[0-9]+.packets'
 		gpu_blocks='engine[0-9]+.blocks' switches='engine[0-9]+.switches'
@@ -74,6 +77,24 @@ perf_counts_what_the_board_counts() {
 	(($(value_of /run/perf.csv gpu_alu_busy) > 1000000)) || status=1
 	(($(value_of /run/perf.csv copy0_busy) > 1000)) || status=1
 	return $status
+}
+
+# µJ since power-on, by the registers.
+energy() {
+	local folder=/sys/kernel/debug/dri/$device/ochre/registers
+	awk '$2 == "ENERGY_LO" { low = $3 } $2 == "ENERGY_HI" { high = $3 } END { print high, low }' "$folder/power" |
+		{ read -r high low; echo $(((high << 32) + low)); }
+}
+
+energy_is_that_of_the_register() {
+	local before after got
+	before=$(energy)
+	# Only JSON has more than two digits behind the point.
+	perf stat -j -o /run/energy.json -a -e "$(events energy)" "$job" >/dev/null || return
+	after=$(energy)
+	got=$(sed -n 's/.*"counter-value" : "\([0-9.]*\)", "unit" : "Joules".*/\1/p' /run/energy.json)
+	echo "perf $got J, the board $((after - before)) µJ"
+	awk -v a="$got" -v b=$((after - before)) 'BEGIN { a *= 1e6; exit !(b > 0 && a - b <= b / 100 && b - a <= b / 100) }'
 }
 
 counters_go_on_growing_over_a_reset() {
@@ -153,6 +174,7 @@ unbinding_takes_open_events_away() {
 
 test_of units_are_described
 test_of perf_counts_what_the_board_counts
+test_of energy_is_that_of_the_register
 test_of counters_go_on_growing_over_a_reset
 test_of frequency_is_that_of_the_register
 test_of what_is_no_event_is_refused
