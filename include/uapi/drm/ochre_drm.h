@@ -461,6 +461,11 @@ enum drm_ochre_queue_property {
 	DRM_OCHRE_QUEUE_TIMEOUT_MS = 1,
 	/** @DRM_OCHRE_QUEUE_QUANTUM_US: Time slice in µs, 100 to 1,000,000. */
 	DRM_OCHRE_QUEUE_QUANTUM_US = 2,
+	/**
+	 * @DRM_OCHRE_QUEUE_BOOST: 1: while the queue has jobs that are not over, clocks are as
+	 * fast as limits and locks allow. A hint; 0, the default, leaves it to the governor.
+	 */
+	DRM_OCHRE_QUEUE_BOOST = 3,
 };
 
 /** struct drm_ochre_queue_prop - A property with its value */

@@ -5,6 +5,7 @@
 //! A board implements three traits and is done: [`Hal`] (who it is, its clock, its page tables, its
 //! resets), [`Table`] (memory of one page table) and [`HwQueue`] (memory and doorbell of one queue).
 //! `gpu/` decides *what* happens and *when*; an implementation knows *how* the board is told.
+//! One that lets its clocks be set implements [`Power`] as well.
 //! `gpu/mock.rs` is a complete one without hardware.
 //!
 //! Rules for an implementation:
@@ -18,7 +19,8 @@
 //!   their documentation says so.
 //! - Values that the board wrote are handed over as they are ([`Status`], [`FenceValue`]); `gpu/`
 //!   checks them with `algo::timeline` and `algo::ring`.
-//! - Interrupts: the board's threaded handlers call `Gpu::on_engine_event`, `Gpu::on_fault`.
+//! - Interrupts: the board's threaded handlers call `Gpu::on_engine_event`, `Gpu::on_fault`,
+//!   `Gpu::on_power_event`.
 
 use core::ops::Range;
 
@@ -41,11 +43,24 @@ use crate::algo::{
 };
 
 mod counters;
+mod power;
 
 pub(crate) use counters::{
     BoardCounter,
     Counter,
     EngineCounter, //
+};
+pub(crate) use power::{
+    Change,
+    Costs,
+    Domain,
+    DomainSample,
+    Gate,
+    Level,
+    Limits,
+    Point,
+    Power,
+    Sample, //
 };
 
 /// What a board is. Does not change while it is bound.
@@ -427,6 +442,11 @@ pub(crate) struct Fault {
 pub(crate) trait Hal: Send + Sync {
     /// What the board is.
     fn info(&self) -> &Info;
+
+    /// Clocks, voltages, temperature and power, if the board lets them be set.
+    fn power(&self) -> Option<&dyn Power> {
+        None
+    }
 
     /// The clocks now. Same rule as for [`Hal::counter`].
     fn clocks(&self) -> Result<Clocks>;

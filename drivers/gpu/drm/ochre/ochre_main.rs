@@ -26,6 +26,8 @@ struct Ochre {
     _og1: driver::Registration<ext::pci::Adapter<og1::Driver>>,
     #[pin]
     _virtio: driver::Registration<ext::pci::Adapter<virtio::Driver>>,
+    /// After the drivers, whose clocks it decides on.
+    _governor: ext::devfreq::Governor,
     /// Last, so that it is dropped when nothing of the module is registered any more.
     _ext: ext::ModuleGuard,
 }
@@ -35,6 +37,7 @@ impl InPlaceModule for Ochre {
         try_pin_init!(Self {
             // First: the drivers use what it opens.
             _ext: ext::ModuleGuard::new()?,
+            _governor: ext::devfreq::Governor::register(c"ochre")?,
             _og1 <- driver::Registration::new(c"ochre", module),
             _virtio <- driver::Registration::new(c"ochre_virtio", module),
         })

@@ -130,6 +130,7 @@ impl Gpu {
             priority: Priority::High,
             timeout_ms: self.timeout_ms(),
             quantum_us: QUANTUM_US,
+            boost: false,
         };
         let (vm, usage) = (Vm::new(self)?, Usage::new()?);
         let queue = self.create_queue(&engines, |id, engine| {

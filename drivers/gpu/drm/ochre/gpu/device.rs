@@ -56,6 +56,7 @@ use crate::{
         driver::Driver,
         insight::Insight,
         log::Loudness,
+        power::Power,
         recovery::Ladder,
         scheduler::Scheduler,
         vm::Contexts,
@@ -125,6 +126,9 @@ pub(crate) struct Gpu {
     /// The bus has reset the board, and the watchdog does not know yet.
     pub(super) bus_reset: AtomicFlag,
 
+    /// Clocks, voltages and gates.
+    #[pin]
+    pub(super) power: Power,
     /// VRAM and who has it.
     #[pin]
     pub(crate) vram: Vram,
@@ -166,10 +170,13 @@ pub(crate) struct Gpu {
     watch: DelayedWork<Gpu, 1>,
     #[pin]
     slice: DelayedWork<Gpu, 2>,
+    #[pin]
+    power_work: Work<Gpu, 3>,
 }
 
 impl_has_work! {
     impl HasWork<Self, 0> for Gpu { self.run }
+    impl HasWork<Self, 3> for Gpu { self.power_work }
 }
 impl_has_delayed_work! {
     impl HasDelayedWork<Self, 1> for Gpu { self.watch }
@@ -203,6 +210,15 @@ impl WorkItem<2> for Gpu {
     }
 }
 
+/// Sets clocks, voltages and gates.
+impl WorkItem<3> for Gpu {
+    type Pointer = Arc<Gpu>;
+
+    fn run(this: Arc<Gpu>) {
+        this.power_turn();
+    }
+}
+
 /// The CPU's monotonic clock in ns.
 pub(super) fn now() -> u64 {
     u64::try_from(timekeeping::monotonic_nanos()).unwrap_or(0)
@@ -224,8 +240,10 @@ impl Gpu {
         let gone_ref = gone.reference();
         let scheduler = Scheduler::new(hal.info())?;
         let workers = OwnedQueue::new(c"ochre", QueueFlags::ORDERED.for_reclaim())?;
+        let power = Power::new(&*hal)?;
         Arc::pin_init(
             try_pin_init!(Self {
+                power <- power,
                 vram <- Vram::new(hal.info()),
                 contexts <- Contexts::new(hal.info()),
                 hal,
@@ -248,6 +266,7 @@ impl Gpu {
                 run <- new_work!("ochre_run"),
                 watch <- new_delayed_work!("ochre_watch"),
                 slice <- new_delayed_work!("ochre_slice"),
+                power_work <- new_work!("ochre_power"),
             }),
             GFP_KERNEL,
         )
@@ -359,6 +378,7 @@ impl Gpu {
     /// Gives the board up: it stays bound, but nobody can use it any more. From the worker.
     pub(super) fn wedge(self: &Arc<Self>) {
         if self.leave(Presence::Wedged) {
+            self.power_close();
             self.hal.stop();
             self.drop_all_work();
             self.tell_user_space(WedgeRecovery::BusReset);
@@ -381,6 +401,7 @@ impl Gpu {
     pub(crate) fn unplug(self: &Arc<Self>) {
         // First whoever waits, then the work: a waiter must not hold anything up.
         let first = self.leave(Presence::Gone);
+        self.power_close();
         let insight = mem::take(&mut *self.insight.lock());
         drop(insight);
         workqueue::cancel_sync::<_, 0>(self);

@@ -6,7 +6,7 @@
 //! for and signals; it becomes a [`job`] of a [`queue`]; [`scheduler`] writes it into the ring when
 //! its turn has come, rings the doorbell, and, when the board's interrupt says so, signals its
 //! fence, for which [`wait`] waits. If that does not happen, [`watchdog`] finds out and [`recovery`]
-//! resets what is to blame. Memory comes from [`bo`] and [`vram`] and gets GPU addresses in [`vm`] and
+//! resets what is to blame. [`power`] sets clocks meanwhile. Memory comes from [`bo`] and [`vram`] and gets GPU addresses in [`vm`] and
 //! [`page_table`]. [`device`] holds what all share, [`driver`] is the table of ioctls,
 //! [`file`](mod@file) what one open file owns. [`insight`] opens what people look through: [`pmu`] and
 //! [`debugfs`]; [`fdinfo`] and [`trace`] are there for those who ask.
@@ -21,7 +21,8 @@
 //!    (`device::Gpu::accounting`);
 //! 2. the ladder's (`device::Gpu::ladder`), only by the worker; a VM's lock;
 //! 3. the scheduler's (`device::Gpu::scheduler`); a file's tables of handles;
-//! 4. a queue's ring (`queue::Queue::hardware`); the sync objects' and fences' own;
+//! 4. `power::Power::state` is taken outside the scheduler's by its own turn, and by nobody inside;
+//!    a queue's ring (`queue::Queue::hardware`); the sync objects' and fences' own;
 //! 5. leaves: a queue's record, VRAM, contexts, a board's registers.
 //!
 //! No lock is held over a wait for the hardware or for a fence, nor is `drm_dev_enter()`: what takes
@@ -56,6 +57,7 @@ mod page_table;
 mod page_table_tests;
 #[cfg(CONFIG_PERF_EVENTS)]
 mod pmu;
+mod power;
 mod query;
 mod queue;
 mod queue_ioctl;

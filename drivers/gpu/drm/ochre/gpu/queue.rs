@@ -75,6 +75,8 @@ pub(crate) struct Properties {
     pub(crate) timeout_ms: u32,
     /// Time slice in µs.
     pub(crate) quantum_us: u32,
+    /// Its jobs want the fastest clocks, whatever the governor thinks.
+    pub(crate) boost: bool,
 }
 
 /// What became of a queue: `enum drm_ochre_queue_state`.

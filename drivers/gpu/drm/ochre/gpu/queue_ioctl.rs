@@ -39,7 +39,7 @@ const QUANTUM_MAX_US: u32 = 1_000_000;
 /// Longest time without progress that a queue may ask for, in ms.
 pub(crate) const TIMEOUT_MAX_MS: u32 = 60_000;
 /// Properties that there are; each may be given once.
-const PROPERTIES_MAX: u32 = 3;
+const PROPERTIES_MAX: u32 = 4;
 
 /// `DRM_IOCTL_OCHRE_QUEUE_CREATE`.
 pub(crate) fn create(
@@ -99,6 +99,7 @@ fn read_properties(
 ) -> Result<Properties> {
     let props = elements::read::<uapi::drm_ochre_queue_prop>(addr, count, stride, PROPERTIES_MAX)?;
     let (mut priority, mut timeout_ms, mut quantum_us) = (None, None, None);
+    let mut boost = None;
     for prop in &props {
         if prop.pad != 0 {
             return Err(EINVAL);
@@ -113,6 +114,9 @@ fn read_properties(
             uapi::drm_ochre_queue_property_DRM_OCHRE_QUEUE_QUANTUM_US => quantum_us
                 .replace(ranged(prop.value, QUANTUM_MIN_US, QUANTUM_MAX_US)?)
                 .is_none(),
+            uapi::drm_ochre_queue_property_DRM_OCHRE_QUEUE_BOOST => {
+                boost.replace(ranged(prop.value, 0, 1)? != 0).is_none()
+            }
             _ => false,
         };
         if !known {
@@ -128,6 +132,7 @@ fn read_properties(
         priority: priority.unwrap_or(Priority::Normal),
         timeout_ms: timeout_ms.unwrap_or(gpu.timeout_ms()),
         quantum_us: quantum_us.unwrap_or(QUANTUM_US),
+        boost: boost.unwrap_or(false),
     })
 }
 

@@ -226,6 +226,7 @@ impl Gpu {
             }
             if what == Reset::Device {
                 self.note_device_reset();
+                self.power_hold();
             }
             if self.hal().reset(what).is_ok() {
                 trace::reset(self, what, Phase::Begin);
@@ -305,6 +306,7 @@ impl Gpu {
         self.scheduler.lock().resume();
         self.kick_unless_stopped();
         if attempt.what == Reset::Device {
+            self.power_resume();
             self.tell_user_space(WedgeRecovery::None);
         }
     }

@@ -263,6 +263,7 @@ impl Gpu {
             Step::Write(job, seqno) => {
                 let queue = job.queue();
                 let skip = self.skips(&job, seqno);
+                self.power_before_work();
                 let written = queue.write(&job, seqno, skip);
                 if written.is_ok() {
                     trace::job_run(self, &job, seqno);

@@ -81,6 +81,7 @@ impl Bench {
             priority,
             timeout_ms,
             quantum_us: 1000,
+            boost: false,
         };
         let (vm, usage) = (Vm::new(&self.gpu)?, Usage::new()?);
         self.gpu.create_queue(&[EngineId(engine)], |id, engine| {
@@ -728,6 +729,7 @@ mod jobs {
             priority: Priority::Normal,
             timeout_ms: 1000,
             quantum_us: 1000,
+            boost: false,
         };
         let queue = bench.gpu.create_queue(&[EngineId(1)], |id, engine| {
             Queue::new(&bench.gpu, id, engine, vm, properties, usage.clone())

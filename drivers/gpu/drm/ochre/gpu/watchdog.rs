@@ -110,6 +110,7 @@ impl Gpu {
         self.held.store(true, Release);
         // A turn of the worker that did not see it has ended after this.
         self.flush();
+        self.power_hold();
         self.hal().halt();
     }
 
@@ -163,6 +164,8 @@ impl Gpu {
         if !outstanding {
             return Turn::Rest;
         }
+        // The alarm's interrupt may have been lost, and with it halts the board's clock.
+        self.power_kick();
         let board = self.hal().time().unwrap_or(u64::MAX);
         let time = match ladder.device.sample(Now { board, wall }, outstanding) {
             DeviceVerdict::Alive(time) => time,

@@ -92,6 +92,7 @@ use crate::{
         Info,
         LeafPlace,
         PageTableShape,
+        Power,
         QueueConfig,
         Reset,
         ResetProgress,
@@ -126,6 +127,8 @@ pub(super) struct Og1 {
     slots: Arc<Slots>,
     info: Info,
     vectors: usize,
+    /// Its clocks and voltages can be set.
+    has_power: bool,
     image: Image,
     #[pin]
     contexts: Contexts,
@@ -179,6 +182,7 @@ impl Og1 {
                 slots,
                 info,
                 vectors: usize::try_from(board.vectors)?,
+                has_power: board.power,
                 image,
                 contexts <- Contexts::new(dev),
                 faults <- FaultRing::new(dev),
@@ -212,6 +216,21 @@ impl Og1 {
     /// The engine with number `index` in the registers, if it is switched on.
     pub(super) fn engine_at(&self, index: u8) -> Option<EngineId> {
         self.slots.engine_at(index)
+    }
+
+    /// Engines and their slots.
+    pub(super) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// The firmware.
+    pub(super) fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Guards what reading one register latches in another, and the time of the alarm.
+    pub(super) fn latch(&self) -> &Mutex<()> {
+        &self.latch
     }
 
     /// Its registers.
@@ -330,6 +349,10 @@ fn describe(board: &Board, image: &Image) -> Result<Info> {
 impl Hal for Og1 {
     fn info(&self) -> &Info {
         &self.info
+    }
+
+    fn power(&self) -> Option<&dyn Power> {
+        self.has_power.then_some(self)
     }
 
     fn clocks(&self) -> Result<Clocks> {

@@ -22,6 +22,8 @@ use super::{
         UNIT_FIRMWARE,
         UNIT_IRQ,
         UNIT_MMU,
+        UNIT_POWER,
+        UNIT_THERMAL,
         UNIT_TIME, //
     },
     regs::{
@@ -85,6 +87,8 @@ pub(super) struct Board {
     pub(super) engine_count: usize,
     /// Hardware slots of each engine.
     pub(super) slots: usize,
+    /// Clocks, voltages, energy and temperature are there.
+    pub(super) power: bool,
     /// The engines by index.
     pub(super) engines: KVec<Engine>,
 }
@@ -100,6 +104,8 @@ struct Found {
     counters: u16,
     kinds: u64,
     units: usize,
+    power: bool,
+    thermal: bool,
     engines: usize,
 }
 
@@ -174,6 +180,7 @@ impl Board {
             slots: usize::from(u8::try_from(u32::from(
                 regs.read::<regs::ENGINES>()?.slots(),
             ))?),
+            power: found.power && found.thermal,
             engines,
         })
     }
@@ -216,6 +223,8 @@ impl Board {
                 UNIT_FIRMWARE => found.firmware = true,
                 UNIT_FAULT => found.fault = true,
                 UNIT_COUNTERS => found.counters = u16::try_from(u32::from(id.version()))?,
+                UNIT_POWER => found.power = true,
+                UNIT_THERMAL => found.thermal = true,
                 UNIT_COMPUTE | UNIT_COPY => {
                     let count = u32::from(regs.read_at::<regs::UNIT_COUNT>(unit)?.count());
                     found.engines += usize::try_from(count)?;

@@ -36,6 +36,7 @@ use super::{
         FW_RUNNING, //
     },
     memory::SharedWords,
+    power::Table,
     regs::{
         self,
         Regs, //
@@ -78,24 +79,25 @@ pub(super) struct Image {
     memory: SharedWords,
     bytes: u32,
     info: Info,
+    power: Table,
 }
 
 /// The 32-bit word at `offset` of `data`; `EINVAL` when it is not all there.
-fn word(data: &[u8], offset: usize) -> Result<u32> {
+pub(super) fn word(data: &[u8], offset: usize) -> Result<u32> {
     let end = offset.checked_add(size_of::<u32>()).ok_or(EINVAL)?;
     let bytes = data.get(offset..end).ok_or(EINVAL)?;
     Ok(u32::from_le_bytes(bytes.try_into().map_err(|_| EINVAL)?))
 }
 
 /// Reads what the driver needs from an image. The board checks the rest, the checksum included.
-fn parse(data: &[u8]) -> Result<Info> {
+fn parse(data: &[u8]) -> Result<(Info, Table)> {
     if data.len() < size_of::<FirmwareHeader>() || data.len() > FW_BYTES_MAX {
         return Err(EINVAL);
     }
     if word(data, offset_of!(FirmwareHeader, magic))? != FW_MAGIC {
         return Err(EINVAL);
     }
-    // The second has blocks behind the P-states, which are the board's to check.
+    // The second has blocks behind the P-states; of these the limits are read.
     let format = word(data, offset_of!(FirmwareHeader, format))?;
     if ![FW_FORMAT, FW_FORMAT_BLOCKS].contains(&format) {
         return Err(EINVAL);
@@ -113,13 +115,14 @@ fn parse(data: &[u8]) -> Result<Info> {
 
     // The table is ordered, fastest first.
     let fastest = size_of::<FirmwareHeader>();
-    Ok(Info {
+    let info = Info {
         name,
         version: word(data, offset_of!(FirmwareHeader, version))?,
         engines: word(data, offset_of!(FirmwareHeader, engines))?,
         core_max_khz: word(data, fastest + offset_of!(FirmwarePstate, core_khz))?,
         memory_max_khz: word(data, fastest + offset_of!(FirmwarePstate, memory_khz))?,
-    })
+    };
+    Ok((info, Table::parse(data, usize::try_from(count)?)?))
 }
 
 impl Image {
@@ -136,7 +139,7 @@ impl Image {
             );
         })?;
         let data = firmware.data();
-        let info = parse(data).inspect_err(|_| {
+        let (info, power) = parse(data).inspect_err(|_| {
             dev_err!(
                 dev,
                 "firmware {} is no og1 image ({} bytes): install an intact one\n",
@@ -149,12 +152,18 @@ impl Image {
             memory: SharedWords::from_bytes(dev.as_ref(), data, GFP_KERNEL)?,
             bytes: u32::try_from(data.len())?,
             info,
+            power,
         })
     }
 
     /// What the image says of the board.
     pub(super) fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// What the image says of clocks, voltages and limits.
+    pub(super) fn power(&self) -> &Table {
+        &self.power
     }
 
     /// Has the board check and start the image.

@@ -20,6 +20,8 @@ use kernel::{
 use super::{
     board::Og1,
     hw::regs::{
+        IRQ_THERMAL,
+        IRQ_THROTTLE,
         VECTOR_ENGINE0,
         VECTOR_FAULT, //
     },
@@ -36,7 +38,7 @@ use crate::{
 enum Purpose {
     /// Faults, and what concerns the whole board.
     Fault,
-    /// The alarm, which nothing here arms.
+    /// The alarm.
     Time,
     /// An engine.
     Engine(EngineId),
@@ -74,10 +76,13 @@ pub(super) struct Vector {
 
 impl Vector {
     /// Clears what is pending. A board that is gone has nothing to clear.
-    fn acknowledge(&self) -> Result {
+    ///
+    /// Returns what was.
+    fn acknowledge(&self) -> Result<u32> {
         let regs = self.board.regs();
         let pending = regs.read_at::<regs::IRQ_STATUS>(self.index)?;
-        regs.write_at(self.index, pending)
+        regs.write_at(self.index, pending)?;
+        Ok(pending.into())
     }
 }
 
@@ -89,10 +94,18 @@ impl ThreadedHandler for Vector {
             Purpose::Engine(engine) => self.gpu.on_engine_event(engine),
             Purpose::Fault => {
                 // Before the ring is read, so that a fault that comes meanwhile raises anew.
-                let _ = self.acknowledge();
+                let pending = self.acknowledge();
                 self.gpu.on_fault();
+                // Ends of changes need no look: the alarm is set for each.
+                if pending.is_ok_and(|pending| pending & (IRQ_THERMAL | IRQ_THROTTLE) != 0) {
+                    self.gpu.on_power_event();
+                }
             }
-            Purpose::Time | Purpose::Nothing => {
+            Purpose::Time => {
+                let _ = self.acknowledge();
+                self.gpu.on_power_event();
+            }
+            Purpose::Nothing => {
                 let _ = self.acknowledge();
             }
         }

@@ -6,7 +6,7 @@
 //!
 //! What flows in: `gpu/` asks through the trait `Hal`, and [`board`] hands each question to the
 //! file that knows: [`slots`], [`queue`], [`page_table`], [`faults`], [`firmware`], [`counters`],
-//! [`discovery`].
+//! [`power`], [`discovery`].
 //! What flows out: interrupts, from [`irq`] to `Gpu::on_engine_event` and `Gpu::on_fault`.
 //! Everything that touches a register goes through [`regs::Regs`].
 //!
@@ -31,6 +31,7 @@ mod hw;
 mod irq;
 mod memory;
 mod page_table;
+mod power;
 mod probe;
 mod queue;
 mod regs;

@@ -184,6 +184,7 @@ impl Driver {
         gpu.attach(ext::drm_drv::RegisteredDevice::from_registration(
             &registration,
         ));
+        gpu.power_attach(pdev.as_ref())?;
 
         dev_info!(
             pdev,
