@@ -5,9 +5,11 @@ use guest::ochre::abi::*;
 use guest::ochre::hw;
 use guest::ochre::Gpu;
 use guest::ochre::Stream;
+use guest::power::Defaults;
 use guest::Board;
 use guest::Desk;
 use guest::Outcome;
+use guest::PciDevice;
 
 guest::tests! {
     write_stores_64_or_32_bits,
@@ -225,6 +227,14 @@ fn later_packets_see_what_earlier_ones_did() -> Outcome {
 }
 
 fn work_behind_the_gate_gets_the_same_times_each_time() -> Outcome {
+    // The clocks are part of what has to be the same.
+    let _defaults = Defaults;
+    let files = PciDevice::bound()?.files();
+    files.set("clock_lock", "1000000 1000000")?;
+    files.set("memory_clock_lock", "1000000 1000000")?;
+    for domain in [0, 1] {
+        Board.settles_at(domain, 1_000_000)?;
+    }
     let gpu = Gpu::open()?;
     let desk = Desk::new(&gpu)?;
     let copy = desk.queue(DRM_OCHRE_ENGINE_COPY)?;

@@ -21,6 +21,7 @@ mod kmsg;
 mod ledger;
 mod many;
 pub mod pointers;
+pub mod power;
 pub mod raw;
 mod refuse;
 mod sysfs;
