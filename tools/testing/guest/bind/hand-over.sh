@@ -86,6 +86,8 @@ takes_at_the_same_time_end_well() {
 hold() {
 	local nodes=$1 line='' status=0
 	shift
+	# The descriptors stay open until the program ends; nobody needs their numbers.
+	# shellcheck disable=SC2034
 	exec 8< <(for node in $nodes; do exec {fd}<"/dev/dri/$node" || exit; done && echo open && exec sleep 1000)
 	holder=$!
 	read -r -t 20 line <&8
