@@ -183,6 +183,8 @@ pub(crate) struct Predictive<P: Predictor = Ewma> {
     last: Decision,
     /// When a limit last gave way or took away.
     limited_at: u64,
+    /// Whether a limit holds the memory below what the load deserves.
+    memory_held: bool,
     /// Longest time between samples of late, in ns.
     apart_ns: i64,
     blind: u32,
@@ -222,6 +224,7 @@ impl<P: Predictor> Predictive<P> {
                 reason: Reason::Idle,
             },
             limited_at: 0,
+            memory_held: false,
             apart_ns: 0,
             blind: 0,
         }
@@ -369,54 +372,74 @@ impl<P: Predictor> Predictive<P> {
         self.asleep(Some(now.saturating_add(apart)))
     }
 
-    /// The fastest core level within the limits, and which limit it is.
-    fn cap(&self, memory: LevelId, is_steady: bool) -> (LevelId, Reason, bool) {
+    /// What the limits leave: power in mW, and which of them says so.
+    fn allowed(&self) -> (i64, Reason) {
         let heat = self.config.temp_limit_mc.map_or(i64::MAX, |limit| {
             let horizon = HORIZON_NS.max(self.apart_ns.saturating_mul(4));
             self.thermal.allowed_mw(i64::from(limit), horizon)
         });
         let power = self.budget.allowed_mw(signed(CLOSE_NS));
-        let allowed = heat.min(power);
-        let costs = self.costs(memory, is_steady);
-        let table = self.config.pstates.table(Domain::Core);
-        let levels = costs.iter().take(table.levels().len());
-        let cap = levels
-            .clone()
-            .position(|&cost| cost <= allowed)
-            .unwrap_or(table.slowest());
-        let reason = if heat < power {
-            Reason::Heat
+        if heat < power {
+            (heat, Reason::Heat)
         } else {
-            Reason::Power
-        };
+            (power, Reason::Power)
+        }
+    }
+
+    /// The fastest core level that takes at most `allowed` mW beside the memory's, if one does, and
+    /// whether the fastest of all is near that or beyond.
+    fn cap(&self, memory: LevelId, is_steady: bool, allowed: i64) -> (Option<LevelId>, bool) {
+        let costs = self.costs(memory, is_steady);
+        let levels = self.config.pstates.table(Domain::Core).levels().len();
+        let cap = costs.iter().take(levels).position(|&cost| cost <= allowed);
         let top = costs.first().copied().unwrap_or(0);
-        let near = top > allowed / NEAR.1 * NEAR.0;
-        (cap, reason, near)
+        (cap, top > allowed / NEAR.1 * NEAR.0)
     }
 
     /// Puts the wish under the limits.
     fn decide(&mut self, now: u64, wish: Wish, is_steady: bool) -> Decision {
+        let slowest = self.config.pstates.table(Domain::Core).slowest();
         let slowest_memory = self.config.pstates.table(Domain::Memory).slowest();
-        let (mut cap, limit, near) = self.cap(wish.memory, is_steady);
+        let (allowed, limit) = self.allowed();
+        let (first, near) = self.cap(wish.memory, is_steady, allowed);
+        // Where the memory alone takes too much, it has to give way, too.
+        let mut memory_cap = 0;
+        let mut fits = first;
+        for memory in wish.memory.saturating_add(1)..=slowest_memory {
+            if fits.is_some() {
+                break;
+            }
+            memory_cap = memory;
+            fits = self.cap(memory, is_steady, allowed).0;
+        }
+        let mut cap = fits.unwrap_or(slowest);
         let was_limited = matches!(self.last.reason, Reason::Power | Reason::Heat);
-        if was_limited && cap < self.last.core && now.saturating_sub(self.limited_at) < DWELL_NS {
+        let is_early = was_limited && now.saturating_sub(self.limited_at) < DWELL_NS;
+        if is_early && memory_cap < self.last.memory && self.memory_held {
+            memory_cap = self.last.memory;
+        }
+        if is_early && cap < self.last.core {
             cap = self.last.core;
         }
         let free = self.core_bounds.apply(wish.core, 0);
         let core = self.core_bounds.apply(wish.core, cap);
-        let limited = core > free;
-        let at_end = cap >= self.config.pstates.table(Domain::Core).slowest();
-        let memory_cap = if limited && at_end { slowest_memory } else { 0 };
+        if core > free && cap >= slowest {
+            memory_cap = slowest_memory;
+        }
+        let free_memory = self.memory_bounds.apply(wish.memory, 0);
+        let memory = self.memory_bounds.apply(wish.memory, memory_cap);
+        self.memory_held = memory > free_memory;
+        let limited = core > free || self.memory_held;
         let close = |next: u64| {
             let near = near && wish.reason != Reason::Idle;
             next.min(now.saturating_add(if near { CLOSE_NS } else { APART_MAX_NS }))
         };
-        if limited && core != self.last.core {
+        if limited && (core, memory) != (self.last.core, self.last.memory) {
             self.limited_at = now;
         }
         self.last = Decision {
             core,
-            memory: self.memory_bounds.apply(wish.memory, memory_cap),
+            memory,
             gates: wish.gates,
             next: wish.next.map(close),
             reason: if limited { limit } else { wish.reason },

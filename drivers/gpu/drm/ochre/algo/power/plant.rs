@@ -274,6 +274,8 @@ pub(super) struct Plant {
     /// nJ.
     energy: u64,
     traffic: u64,
+    /// What moving a byte takes at 1.1 V, in pJ.
+    pub(super) pj_per_byte: u64,
     pub(super) hottest_mc: i64,
 }
 
@@ -304,6 +306,7 @@ impl Plant {
             temp: temp_mc * 1000,
             energy: 0,
             traffic: 0,
+            pj_per_byte: 100,
             hottest_mc: temp_mc,
         })
     }
@@ -454,7 +457,7 @@ impl Plant {
         let mut nj = core.per_nf(now) as u64 * (farad_ns as u64 / 1000) / 1_000_000;
         nj += memory.per_nf(now) as u64 * 6 * dt / 1_000_000;
         let mv = u64::from(memory.uv(now) / 1000);
-        nj += bytes * mv * mv / 12_100_000;
+        nj += bytes * self.pj_per_byte * mv * mv / 1_210_000_000;
         // Leakage: 2 W and 1.5 W per engine at 1 V and 25 °C.
         let warm = 75_000 + self.temp / 1000;
         let leak_uw = (2_000 * dt as i64 + 1_500 * powered) / dt as i64 * warm / 100

@@ -197,6 +197,27 @@ mod tests {
     }
 
     #[test]
+    fn limits_hold_when_it_is_memory_that_takes_the_power() -> Result {
+        for_each_seed("memory-bound", |rng| {
+            let ambient = 20_000 + rng.below(30_001) as i64;
+            let limit = 45_000 + rng.below(30_000);
+            let mut p = Plant::new(1_200_000, 20 * MS, ambient, ambient)?;
+            // What moving a byte takes on a board of which the plant is not a picture.
+            p.pj_per_byte = 100 + rng.below(300);
+            for engine in 2..ENGINES {
+                p.set_work(engine, Work::Constant { lanes: 0 });
+            }
+            let mut rig = Rig::new(p, predictive(Some(limit as u32))?);
+            rig.run_to(100 * MS);
+            assert!(rig.worst_mw <= limit + limit * 3 / 100);
+            assert!(rig.plant.energy_uj() / 100 <= limit);
+            assert!(rig.plant.hottest_mc < 95_000);
+            assert!(rig.plant.violations() == 0);
+            Ok(())
+        })
+    }
+
+    #[test]
     fn more_is_done_with_the_same_power_than_by_three_levels_and_looking_back() -> Result {
         for limit in [100_000, 60_000] {
             let ahead = throughput(predictive(Some(limit))?, 30_000)?;
