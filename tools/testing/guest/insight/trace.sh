@@ -42,7 +42,8 @@ fired() {
 a_job_leaves_its_whole_trace() {
 	local fence event
 	record /ochre/samples/03-saxpy || return
-	fired job_queue job_run job_done fence irq bo_create bo_free vm_map || return
+	fired job_queue job_run job_done fence irq bo_create bo_free vm_map frequency || return
+	grep -q "ochre_frequency: dev=$device domain=core khz=[1-9][0-9]* microvolts=[1-9][0-9]* error=0$" /run/trace || return
 	grep -q "ochre_job_done: dev=$device queue=[0-9]* engine=[0-9]* fence=[0-9]*:[0-9]* error=0$" /run/trace || return
 	# Every job that was done was queued and run before, in this order.
 	while read -r fence; do

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     algo::{
+        power::levels::Domain,
         timeline::Seqno,
         va::Step, //
     },
@@ -126,6 +127,17 @@ fn region(bo: &Bo) -> u32 {
 #[inline(always)]
 pub(super) fn bo_create(bo: &Bo) {
     tracepoint::bo_create(ptr::from_ref(bo).cast(), bo.size(), region(bo));
+}
+
+/// The clock of a domain is another one, or its change went wrong (then without a clock).
+#[inline(always)]
+pub(super) fn frequency(gpu: &Gpu, domain: Domain, khz: u32, microvolts: u32, result: Result) {
+    let number = match domain {
+        Domain::Core => 0,
+        Domain::Memory => 1,
+    };
+    let error = result.err().map_or(0, |error| error.to_errno());
+    tracepoint::frequency(gpu.dev(), number, khz, microvolts, error);
 }
 
 /// A BO goes.

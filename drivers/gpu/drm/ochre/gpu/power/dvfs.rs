@@ -98,6 +98,10 @@ struct Way {
     look_at: u64,
     /// People know that changes go wrong.
     told: bool,
+    /// The clock as it was last seen, in kHz.
+    khz: u32,
+    /// It is another one since [`State::take_changes`]: kHz and µV.
+    changed: Option<(u32, u32)>,
 }
 
 /// Whether the board may be touched.
@@ -158,6 +162,8 @@ impl State {
             retry_at: None,
             look_at: 0,
             told: false,
+            khz: 0,
+            changed: None,
         };
         let policy = Policy::Predictive;
         let state = Self {
@@ -438,6 +444,10 @@ impl State {
         for ((domain, now), way) in domains.zip(&mut self.ways) {
             let table = self.config.pstates.table(domain);
             way.residency.note(table, now.khz, sample.time);
+            if way.khz != now.khz {
+                way.khz = now.khz;
+                way.changed = Some((now.khz, now.uv));
+            }
         }
         let [old, young] = &mut self.marks;
         if sample.time.saturating_sub(young.time) >= AVERAGE_NS {
@@ -566,6 +576,12 @@ impl State {
             let told = core::mem::replace(&mut way.told, true);
             (!told).then_some((domain, failure))
         })
+    }
+
+    /// Clocks that are others since the last call: kHz, and the voltage in µV.
+    pub(super) fn take_changes(&mut self) -> impl Iterator<Item = (Domain, (u32, u32))> + '_ {
+        let ways = DOMAINS.into_iter().zip(&mut self.ways);
+        ways.filter_map(|(domain, way)| Some((domain, way.changed.take()?)))
     }
 
     /// How often changes of a domain went wrong.

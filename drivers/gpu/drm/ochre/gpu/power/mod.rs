@@ -56,6 +56,7 @@ use crate::{
     },
     gpu::{
         log::gpu_warn,
+        trace,
         Gpu, //
     },
     hal::{
@@ -185,7 +186,11 @@ impl Gpu {
                 gpu_warn!(self, "power: the board makes no sense ({error:?})\n");
             }
         }
+        for (domain, (khz, microvolts)) in state.take_changes() {
+            trace::frequency(self, domain, khz, microvolts, Ok(()));
+        }
         for (domain, failure) in state.take_failures() {
+            trace::frequency(self, domain, 0, 0, Err(EIO));
             gpu_warn!(
                 self,
                 "power: a change of the {domain:?} clock went wrong ({failure:?}); it stays slow\n"
