@@ -127,7 +127,7 @@ fn wrong_property_is_refused() -> Outcome {
         priority,
         &call,
         &[
-            ("first unknown property", &|p| p.name = 3, Errno::EINVAL),
+            ("first unknown property", &|p| p.name = 4, Errno::EINVAL),
             ("last property", &|p| p.name = u32::MAX, Errno::EINVAL),
             ("pad", &|p| p.pad = 1, Errno::EINVAL),
             ("first unknown priority", &|p| p.value = 4, Errno::EINVAL),
@@ -170,6 +170,20 @@ fn wrong_property_is_refused() -> Outcome {
             ("last quantum", &|p| p.value = u64::MAX, Errno::EINVAL),
         ],
     )?;
+    refuses_by(
+        &gpu,
+        prop(DRM_OCHRE_QUEUE_BOOST, 1),
+        &call,
+        &[
+            ("boost 2", &|p| p.value = 2, Errno::EINVAL),
+            (
+                "boost above 32 bits",
+                &|p| p.value = 1 << 32 | 1,
+                Errno::EINVAL,
+            ),
+            ("last boost", &|p| p.value = u64::MAX, Errno::EINVAL),
+        ],
+    )?;
     Ok(())
 }
 
@@ -180,12 +194,13 @@ fn property_given_twice_is_refused() -> Outcome {
         prop(DRM_OCHRE_QUEUE_PRIORITY, DRM_OCHRE_PRIORITY_LOW.into()),
         prop(DRM_OCHRE_QUEUE_TIMEOUT_MS, 1000),
         prop(DRM_OCHRE_QUEUE_QUANTUM_US, 1000),
+        prop(DRM_OCHRE_QUEUE_BOOST, 1),
     ];
     assert_eq!(create(&gpu, &vm, &all), Ok(()));
     for twice in all {
         assert_eq!(create(&gpu, &vm, &[twice, twice]), Err(Errno::EINVAL));
         assert_eq!(
-            create(&gpu, &vm, &[all[0], all[1], twice, all[2]]),
+            create(&gpu, &vm, &[all[0], all[1], twice, all[2], all[3]]),
             Err(Errno::EINVAL)
         );
     }
@@ -210,6 +225,7 @@ fn each_property_is_taken_at_both_ends_of_its_range() -> Outcome {
         (DRM_OCHRE_QUEUE_PRIORITY, [2, 3]),
         (DRM_OCHRE_QUEUE_TIMEOUT_MS, [1, longest.into()]),
         (DRM_OCHRE_QUEUE_QUANTUM_US, [100, 1_000_000]),
+        (DRM_OCHRE_QUEUE_BOOST, [0, 1]),
     ] {
         for value in values {
             assert_eq!(

@@ -30,7 +30,20 @@ board() {
 device=$(basename "$(readlink -f /sys/bus/pci/drivers/ochre/0000:*)")
 pmu=ochre_${device//:/_}
 here=/sys/bus/event_source/devices/$pmu
-job=/ochre/samples/03-saxpy
+
+# A job, and the time that the governor still looks at the board after it: until board time stands.
+job=/run/job
+cat >$job <<-EOF
+	#!/bin/bash
+	$(declare -f board)
+	/ochre/samples/03-saxpy || exit
+	before='' now=\$(board stat | tr ' ' '\n' | grep '^time=')
+	while [ "\$now" != "\$before" ]; do
+		sleep 0.1
+		before=\$now now=\$(board stat | tr ' ' '\n' | grep '^time=')
+	done
+EOF
+chmod +x $job
 
 # events NAME...: as perf wants them.
 events() {
@@ -97,8 +110,20 @@ energy_is_that_of_the_register() {
 	awk -v a="$got" -v b=$((after - before)) 'BEGIN { a *= 1e6; exit !(b > 0 && a - b <= b / 100 && b - a <= b / 100) }'
 }
 
-counters_go_on_growing_over_a_reset() {
-	local once twice
+# with_locked_clocks COMMAND...: cycles of the same work are the same only then.
+with_locked_clocks() {
+	local status=0 files=/sys/bus/pci/devices/$device
+	echo 1000000 1000000 >"$files/clock_lock" && echo 1000000 1000000 >"$files/memory_clock_lock" || return
+	"$@" || status=$?
+	echo 0 0 >"$files/clock_lock"
+	echo 0 0 >"$files/memory_clock_lock"
+	return $status
+}
+
+counters_go_on_growing_over_a_reset() { with_locked_clocks twice_is_twice_as_much_as_once; }
+
+twice_is_twice_as_much_as_once() {
+	local once twice event
 	perf stat -x, -o /run/once.csv -a -e "$(events vram_write gpu_cycles)" "$job" >/dev/null || return
 	perf stat -x, -o /run/twice.csv -a -e "$(events vram_write gpu_cycles)" sh -c "
 		$job >/dev/null && echo 1 >/sys/bus/pci/devices/$device/reset && sleep 1 && $job" >/dev/null || return
