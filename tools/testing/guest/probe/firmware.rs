@@ -95,8 +95,8 @@ fn damaged_firmware_is_refused_and_leaves_nothing() -> Outcome {
         (
             "an initial P-state that is none",
             &|i| set(i, INITIAL, 8),
-            Errno::EIO,
-            "make no sense",
+            Errno::EINVAL,
+            "no og1 image",
         ),
     ];
     let folder = FirmwareFolder::empty()?;
